@@ -33,6 +33,7 @@ def matching(pattern: str) -> Meta:
 Real = float | Literal["nan", "inf", "-inf"]
 """A number; those that JSON does not know are texts."""
 Text = Annotated[str, Meta(min_length=1, max_length=2000)]
+Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Count = Annotated[int, Meta(ge=0)]
 Identifier = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}")]
 PHRASES = {

@@ -19,7 +19,7 @@ from gradcheck.hunt.known_graphs import ancestry
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 
 Array = np.ndarray[Any, Any]
-Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
+RegionOf = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
 MOST_OF_LARGE = 4096
 """A value of a large graph has at most so many elements."""
@@ -57,7 +57,7 @@ class Draft:
     """
 
     order: int = 1
-    known: Known | None = None
+    known: RegionOf | None = None
     composed: bool = False
     most: int = MOST_ELEMENTS
     positions: list[Position] = field(default_factory=list)

@@ -19,14 +19,14 @@ from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Shape
 from gradcheck.hunt.opspec import MOST_ELEMENTS, Choice, Interval, OpSpec
 
-from .drafts import MOST_OF_LARGE, Draft, Known, Position
+from .drafts import MOST_OF_LARGE, Draft, Position, RegionOf
 from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros
 
-Shapes = tuple[Shape, ...]
+ArgumentShapes = tuple[Shape, ...]
 
 
 @cache
-def signatures(op: str, shape: Shape, most: int = MOST_ELEMENTS) -> tuple[Shapes, ...]:
+def signatures(op: str, shape: Shape, most: int = MOST_ELEMENTS) -> tuple[ArgumentShapes, ...]:
     """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it.
 
     None of them has more elements than a value of a drawn graph may have.
@@ -74,7 +74,7 @@ def large_starts(op: str) -> tuple[Shape, ...]:
     return tuple(shape for shape in large if large_signatures(op, shape))
 
 
-def large_signatures(op: str, shape: Shape) -> list[Shapes]:
+def large_signatures(op: str, shape: Shape) -> list[ArgumentShapes]:
     """The shapes of all arguments beside a large first one: all inputs together fit into a report."""
     offered_here = signatures(op, shape, MOST_OF_LARGE)
     return [one for one in offered_here if sum(map(prod, one)) <= MOST_OF_LARGE and _few_drawn(op, one)]
@@ -85,7 +85,7 @@ LOOPS = frozenset(("While", "StatelessWhile"))
 
 
 @cache
-def is_modest(op: str, shapes: Shapes, attributes: tuple[tuple[str, Any], ...]) -> bool:
+def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any], ...]) -> bool:
     """Whether an operation, of large tensors, makes no intermediate value much larger than these, and runs no loop.
 
     Else hundreds of points take gigabytes, or minutes. What cannot be traced is not known.
@@ -104,7 +104,7 @@ def is_modest(op: str, shapes: Shapes, attributes: tuple[tuple[str, Any], ...]) 
     return small and len(operations) <= LONGEST and LOOPS.isdisjoint(kinds)
 
 
-def _few_drawn(op: str, shapes: Shapes) -> bool:
+def _few_drawn(op: str, shapes: ArgumentShapes) -> bool:
     counts = (attribute.count for attribute in offered(op, shapes).values() if not isinstance(attribute, Choice))
     return max(counts, default=0) <= MOST_ELEMENTS
 
@@ -142,7 +142,7 @@ def graphs(
     operations: Sequence[str] | None = None,
     order: int = 1,
     max_nodes: int = 8,
-    known: Known | None = None,
+    known: RegionOf | None = None,
     number_type: str = "float64",
 ) -> st.SearchStrategy[Graph]:
     """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
@@ -179,7 +179,7 @@ def _graph(
     names: tuple[str, ...],
     order: int,
     max_nodes: int,
-    known: Known | None,
+    known: RegionOf | None,
     number_type: str,
 ) -> Graph:
     swarm = index(draw, SWARMS)
@@ -320,7 +320,7 @@ class Growth:
         node = self.draft.node(choice(self.draw, permitted), [first], {}) if permitted else None
         return node if node and spec.domain(0).contains(node.value) else None
 
-    def _other(self, spec: OpSpec, shapes: Shapes, argument: int) -> Position:
+    def _other(self, spec: OpSpec, shapes: ArgumentShapes, argument: int) -> Position:
         """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or a fresh one."""
         shape, dtype, domain = shapes[argument], spec.dtype(argument), spec.domain(argument)
         back = index(self.draw, FARTHEST)

@@ -20,17 +20,14 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import farthest
 from gradcheck.autodiff.perturbation import perturbing
-from gradcheck.autodiff.wengert_list import WengertList
+from gradcheck.autodiff.wengert_list import Compute, WengertList
 from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
-Compute = Callable[..., list[Any]]
-"""From a list of one point's tensors, and shared ones, to a list of tensors."""
-
-Graph = Callable[[list[Any]], list[Any]]
+RunGraph = Callable[[list[Any]], list[Any]]
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
@@ -130,7 +127,7 @@ class Mapped:
         self._along: Mapped | None = None
         self._calls = 0 if seconds is None else MEASURED
         self._seconds = float("inf") if seconds is None else seconds
-        self._graph: Graph | None = None
+        self._graph: RunGraph | None = None
         self._tried = self._trusted = False
 
     def along(self, count: int) -> Mapped:
@@ -283,7 +280,7 @@ class Mapped:
         return list(map(as_array, self._graph(tensors)))
 
 
-def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> Graph:
+def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> RunGraph:
     """The graph of a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
     graph = tf.function(compute, autograph=False).get_concrete_function(*specs)

@@ -48,7 +48,7 @@ class CannotRetraceError(Exception):
 
 
 @dataclass(frozen=True)
-class Known:
+class TraceTensor:
     """A tensor of the trace as it is now: its value, and whether that depends on the inputs."""
 
     value: Any
@@ -72,7 +72,7 @@ class Retraced:
         self.narrow = 0.0
         self.same_gradients = True
         self._seed = seed
-        self._variables: dict[int, Known] = {}
+        self._variables: dict[int, TraceTensor] = {}
         self._given: set[int] = set()
         self._inside = 0
         self._draws = 0
@@ -80,20 +80,20 @@ class Retraced:
     def outputs(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for tensors in the place of the graph's inputs; what it captured keeps its value."""
         self._variables = {}
-        known = {inner.ref(): Known(outer, moved=False) for outer, inner in graph.captures}
+        known = {inner.ref(): TraceTensor(outer, moved=False) for outer, inner in graph.captures}
         explicit = [tensor for tensor in graph.inputs if tensor.ref() not in known]
-        given = [Known(value, moved=True) for value in inputs]
+        given = [TraceTensor(value, moved=True) for value in inputs]
         self._given = {id(one) for one in given}
         known |= {tensor.ref(): one for tensor, one in zip(explicit, given, strict=True)}
         return [one.wide for one in self._run(graph, known)]
 
-    def _run(self, graph: Any, known: dict[Any, Known]) -> list[Known]:
+    def _run(self, graph: Any, known: dict[Any, TraceTensor]) -> list[TraceTensor]:
         assigning = [op for op in graph.get_operations() if op.type in ASSIGNING]
         return self._values(graph, graph.outputs, known, assigning)
 
     def _values(
-        self, graph: Any, targets: Sequence[Any], known: dict[Any, Known], assigning: Sequence[Any] = ()
-    ) -> list[Known]:
+        self, graph: Any, targets: Sequence[Any], known: dict[Any, TraceTensor], assigning: Sequence[Any] = ()
+    ) -> list[TraceTensor]:
         """What tensors of the graph are now, from what is known, to which all that lies between is added."""
         for op in needed(graph, targets, known, assigning):
             inputs = [known[tensor.ref()] for tensor in op.inputs]
@@ -101,7 +101,7 @@ class Retraced:
             known |= {tensor.ref(): one for tensor, one in zip(op.outputs, results, strict=True)}
         return [known[tensor.ref()] for tensor in targets]
 
-    def _redefined(self, op: Any, inputs: list[Known], known: dict[Any, Known]) -> list[Known]:
+    def _redefined(self, op: Any, inputs: list[TraceTensor], known: dict[Any, TraceTensor]) -> list[TraceTensor]:
         """What a function under tf.custom_gradient returned, with the same gradient function, built again as well.
 
         Where that cannot be traced, and for perturbed values, it is left behind.
@@ -117,7 +117,8 @@ class Retraced:
         def redefined(*values: Any) -> Any:
             def gradient(*cotangents: Any) -> list[Any]:
                 given = {
-                    one.ref(): Known(value, moved=True) for one, value in zip(placeholders, cotangents, strict=True)
+                    one.ref(): TraceTensor(value, moved=True)
+                    for one, value in zip(placeholders, cotangents, strict=True)
                 }
                 taken = [one for one in gradients if one is not None]
                 found = iter(self._values(op.graph, taken, {**known, **given}))
@@ -126,9 +127,9 @@ class Retraced:
             return [tf.identity(value) for value in values], gradient
 
         values = redefined(*(one.wide for one in inputs))
-        return [Known(value, one.moved) for value, one in zip(values, inputs, strict=True)]
+        return [TraceTensor(value, one.moved) for value, one in zip(values, inputs, strict=True)]
 
-    def _operation(self, op: Any, inputs: list[Known]) -> list[Known]:
+    def _operation(self, op: Any, inputs: list[TraceTensor]) -> list[TraceTensor]:
         if op.type in READING or op.type in ASSIGNING:
             return self._variable(op, *inputs)
         if op.type in CALLS:
@@ -145,9 +146,9 @@ class Retraced:
         values = self._widely(op, inputs, rounds) if moved else _created(op, [one.value for one in inputs])
         if rounds:
             values = [self._rounded(value, tensor.dtype) for value, tensor in zip(values, op.outputs, strict=True)]
-        return [Known(value, moved) for value in values]
+        return [TraceTensor(value, moved) for value in values]
 
-    def _widely(self, op: Any, inputs: list[Known], rounds: bool) -> list[Any]:
+    def _widely(self, op: Any, inputs: list[TraceTensor], rounds: bool) -> list[Any]:
         definition = op_def_registry.get(op.type)
         if op.type in BITWISE or definition is None or definition.is_stateful:
             raise CannotRetraceError(op.type)
@@ -164,7 +165,7 @@ class Retraced:
             raise CannotRetraceError(op.type)
         return values
 
-    def _variable(self, op: Any, handle: Known, *operands: Known) -> list[Known]:
+    def _variable(self, op: Any, handle: TraceTensor, *operands: TraceTensor) -> list[TraceTensor]:
         """Reads and assignments act on values that are kept here: nothing outside is changed, or looked at twice."""
         resource = handle.value
         if not isinstance(resource, ops.EagerTensor) or (self._inside and op.type in ASSIGNING):
@@ -172,42 +173,42 @@ class Retraced:
         if op.type == "AssignVariableOp":
             # What is assigned is disconnected, but for the variables that stand for inputs.
             (new,) = operands
-            own = new if id(new) in self._given else Known(tf.stop_gradient(new.value), new.moved)
+            own = new if id(new) in self._given else TraceTensor(tf.stop_gradient(new.value), new.moved)
             self._variables[resource._id] = own
             return []
         if resource._id not in self._variables:
             with tf.init_scope():
                 value = tf.raw_ops.ReadVariableOp(resource=resource, dtype=op.get_attr("dtype"))
-            self._variables[resource._id] = Known(value, moved=False)
+            self._variables[resource._id] = TraceTensor(value, moved=False)
         kept = self._variables[resource._id]
         if op.type == "ReadVariableOp":
             return [kept]
         moved = kept.moved or operands[0].moved
         old, new = (one.wide if moved else one.value for one in (kept, operands[0]))
         if op.type == "ResourceGather":
-            return [Known(tf.gather(old, new, batch_dims=op.get_attr("batch_dims")), moved)]
+            return [TraceTensor(tf.gather(old, new, batch_dims=op.get_attr("batch_dims")), moved)]
         new = tf.stop_gradient(new)  # no tape goes through what is added to a variable
-        self._variables[resource._id] = Known(old + new if "Add" in op.type else old - new, moved)
+        self._variables[resource._id] = TraceTensor(old + new if "Add" in op.type else old - new, moved)
         return []
 
-    def _called(self, body: Any, inputs: Sequence[Known]) -> list[Known]:
+    def _called(self, body: Any, inputs: Sequence[TraceTensor]) -> list[TraceTensor]:
         return self._run(body, dict(zip((tensor.ref() for tensor in body.inputs), inputs, strict=True)))
 
-    def _carried(self, results: Sequence[Known]) -> list[Any]:
+    def _carried(self, results: Sequence[TraceTensor]) -> list[Any]:
         """What a branch or a step hands on: tensors, all that may depend on the inputs in one precision."""
         return [one.wide for one in results if one.value.dtype != tf.resource]
 
-    def _bound(self, inputs: Sequence[Known], values: Sequence[Any]) -> list[Known]:
+    def _bound(self, inputs: Sequence[TraceTensor], values: Sequence[Any]) -> list[TraceTensor]:
         """The inputs with these values, in which floating ones and lists of them count as dependent on the inputs."""
         rest = iter(values)
         return [
             one
             if one.value.dtype == tf.resource
-            else Known(value := next(rest), one.moved or not value.dtype.is_integer)
+            else TraceTensor(value := next(rest), one.moved or not value.dtype.is_integer)
             for one in inputs
         ]
 
-    def _loop(self, op: Any, inputs: list[Known]) -> list[Known]:
+    def _loop(self, op: Any, inputs: list[TraceTensor]) -> list[TraceTensor]:
         condition, body = (called_graph(op, op.get_attr(name)) for name in ("cond", "body"))
         shapes = [tensor.shape for tensor in body.inputs if tensor.dtype != tf.resource]
         self._inside += 1
@@ -220,7 +221,7 @@ class Retraced:
         self._inside -= 1
         return self._bound(inputs, tf.nest.flatten(results))
 
-    def _branches(self, op: Any, inputs: list[Known]) -> list[Known]:
+    def _branches(self, op: Any, inputs: list[TraceTensor]) -> list[TraceTensor]:
         chosen, *rest = inputs
         names = BRANCHES[op.type.removeprefix("Stateless")]
         graphs = [called_graph(op, one) for name in names for one in tf.nest.flatten(op.get_attr(name))]
@@ -231,7 +232,7 @@ class Retraced:
         else:
             results = tf.switch_case(chosen.value, branches)
         self._inside -= 1
-        return [Known(value, moved=True) for value in tf.nest.flatten(results)]
+        return [TraceTensor(value, moved=True) for value in tf.nest.flatten(results)]
 
     def _rounded(self, value: Any, traced: Any) -> Any:
         """A value up or down by a unit in the last place of its dtype in the trace."""

@@ -15,7 +15,7 @@ from gradcheck.defects.records import Defect
 from gradcheck.defects.region import COMPLEX
 from gradcheck.result import Place
 
-Found = tuple[Defect, int, bool | None]
+FoundDefect = tuple[Defect, int, bool | None]
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class LibraryUse:
         """The public name of the function."""
         return self.call.forms[0].function.removesuffix(".call")
 
-    def defects(self) -> Iterator[Found]:
+    def defects(self) -> Iterator[FoundDefect]:
         """The known defects of the function with their orders, and whether they bite here (None: not known).
 
         Those are left out that do not bite at any values.
         """
-        found: dict[tuple[str, int], Found] = {}
+        found: dict[tuple[str, int], FoundDefect] = {}
         for form in self.call.forms:
             operation = self._operation(form)
             for one in () if operation is None else _defects_of(form, operation, apart=self._apart(form)):
@@ -73,7 +73,7 @@ class LibraryUse:
         return not any(one & other for one, other in combinations(keys, 2))
 
 
-def _defects_of(form: LibraryForm, operation: OperationCall, *, apart: bool) -> Iterator[Found]:
+def _defects_of(form: LibraryForm, operation: OperationCall, *, apart: bool) -> Iterator[FoundDefect]:
     arguments = [value(one) for one in operation.arguments]
     is_complex = any(one is not None and np.iscomplexobj(one) for one in arguments)
     op = COMPLEX * is_complex + form.op

@@ -26,10 +26,10 @@ Class = Literal["defect", "documented limitation", "not implemented", "conventio
 that its code says it does not have; or a choice where more than one is defended."""
 GROUP = re.compile(r"[a-z0-9-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
-Values = tuple[tuple[float, ...] | None, ...]
+DerivativeValues = tuple[tuple[float, ...] | None, ...]
 """A derivative: for each input its elements in row-major order, complex ones as two numbers; None for None."""
 WORD = re.compile(r"zeros|[A-Z][A-Za-z]{2,60}")
-Outcome = str | tuple[float, ...]
+ProgramOutcome = str | tuple[float, ...]
 """NONE, ZEROS, the name of an exception, or the numbers of a derivative in row-major order, not all of them zero."""
 
 
@@ -168,7 +168,7 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
         return self.signature.taken != PLAIN, self.severity, self.name
 
     @property
-    def wrong(self) -> Values:
+    def wrong(self) -> DerivativeValues:
         """`given`, with numbers for those that JSON does not know."""
         return tuple(None if part is None else tuple(map(float, part)) for part in self.given)
 
@@ -182,8 +182,8 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
     program: Program
     derivative: Text
-    documented: Outcome
-    given: Outcome
+    documented: ProgramOutcome
+    given: ProgramOutcome
 
     def __post_init__(self) -> None:
         derives = (one for one in self.program.statements() if isinstance(one, Derive))

@@ -54,7 +54,7 @@ ALONE = Ancestry()
 ARRIVING = ("zero", "varying", "varying zero")
 MATRIX = (-2, -1)
 """What a condition of matrices is about."""
-Place = Annotated[str, Meta(extra_json_schema={"enum": list(PLACES)})]
+ElementPlace = Annotated[str, Meta(extra_json_schema={"enum": list(PLACES)})]
 """What is said of the elements of an argument."""
 
 
@@ -118,7 +118,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     pushforward: bool = False
     minus: Count | None = None
     plus: Count | None = None
-    where: Annotated[dict[str, Place], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]$"}})] = {}  # noqa: RUF012
+    where: Annotated[dict[str, ElementPlace], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]$"}})] = {}  # noqa: RUF012
     pixels: Count | None = None
 
     def __post_init__(self) -> None:

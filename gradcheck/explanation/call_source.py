@@ -11,8 +11,8 @@ from gradcheck.explanation.record import (
     CallSource,
     CodeRecord,
     DerivativeCall,
-    Event,
     HostRead,
+    RecordedEvent,
     RecordedOperation,
     TapeChange,
     WatchEvent,
@@ -51,14 +51,14 @@ def _variable_source(record: CodeRecord, call: DerivativeCall, source: Any, name
     return CallSource(record, call, source, name, value, variable=variable, moved_at_start=not before, sets=sets)
 
 
-def _before_opening(record: CodeRecord, call: DerivativeCall) -> Sequence[Event]:
+def _before_opening(record: CodeRecord, call: DerivativeCall) -> Sequence[RecordedEvent]:
     """What happened before the tape of a derivative was opened first."""
     events = record.before(call)
     changes = (at for at, event in enumerate(events) if isinstance(event, TapeChange) and event.tape == call.tape)
     return events[: next(changes, 0)]
 
 
-def _uses(events: Sequence[Event], variable: Any) -> list[RecordedOperation]:
+def _uses(events: Sequence[RecordedEvent], variable: Any) -> list[RecordedOperation]:
     """The operations that work on a variable."""
     operations = (event for event in events if isinstance(event, RecordedOperation) and event.inputs)
     return [one for one in operations if key(one.inputs[0]) == key(variable)]

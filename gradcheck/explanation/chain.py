@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import dense, pullbacks
 from gradcheck.explanation.paths import DependencyPath, dependency_path, differentiable
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, Pullback, RecordedOperation, key
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, RecordedPullback, key
 from gradcheck.explanation.rerun import argument_names, movable, rerun, widened
 
 Tensors = list[Any]
@@ -120,7 +120,7 @@ def factors(
     for event in reversed(events):
         if isinstance(event, RecordedOperation) and event.number in on_path and event.derivative is None:
             found = _first(event, path, reached)
-        elif isinstance(event, Pullback):
+        elif isinstance(event, RecordedPullback):
             found = _second(event, operation_of(event, record, used), path, reached)
         else:
             continue
@@ -139,7 +139,7 @@ def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any]
         tensors: dict[int, Any] = {}
         for event in record.before(call):
             made = event.outputs if isinstance(event, RecordedOperation) else ()
-            made = event.parts if isinstance(event, Pullback) else made
+            made = event.parts if isinstance(event, RecordedPullback) else made
             tensors |= {key(one): one for one in made if _eager(one)}
         found = record.covering.gradient(
             list(call.targets), list(tensors.values()), output_gradients=None if given is None else list(given)
@@ -164,7 +164,7 @@ def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int
 
 
 def _second(
-    taken: Pullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
+    taken: RecordedPullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
 ) -> Factor | None:
     """The factor of an operation's vector-Jacobian product, where a cotangent reaches one of its parts."""
     if operation is None:
@@ -189,7 +189,7 @@ def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: Dependenc
     )
 
 
-def operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
+def operation_of(taken: RecordedPullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
     """The operation whose gradient was taken: the one with these tensors, each once; of several alike the last."""
     tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
     for operation in reversed(record.operations):
@@ -200,7 +200,7 @@ def operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> Recorde
     return None
 
 
-def _fits(taken: Pullback, operation: RecordedOperation) -> bool:
+def _fits(taken: RecordedPullback, operation: RecordedOperation) -> bool:
     """Whether an operation has the tensors of a gradient that was taken; of those that are not read, the shapes."""
     read, made = zip(taken.inputs, operation.inputs, strict=False), zip(taken.outputs, operation.outputs, strict=False)
     parts = zip(taken.parts, operation.inputs, strict=False)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.interception import DERIVATIVES
-from gradcheck.explanation.record import Event, HostRead, RecordedOperation, TapeChange, WatchEvent, key
+from gradcheck.explanation.record import HostRead, RecordedEvent, RecordedOperation, TapeChange, WatchEvent, key
 from gradcheck.explanation.user_code import names_on, only_shown
 
 Changed = Callable[[int, int], bool | None]
@@ -67,7 +67,7 @@ class DependencyPath:
     captured: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
-def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[int]:
+def _dependent(events: Sequence[RecordedEvent], source: int, changed: Changed) -> set[int]:
     """The tensors and states that depend on the source."""
     dependent = {source}
     for event in events:
@@ -88,7 +88,9 @@ def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[in
     return dependent
 
 
-def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any, changed: Changed) -> DependencyPath:
+def dependency_path(
+    events: Sequence[RecordedEvent], targets: Sequence[Any], tensor: Any, changed: Changed
+) -> DependencyPath:
     """Follow the source forward, then the targets back."""
     source = key(tensor)
     dependent = _dependent(events, source, changed)
@@ -122,7 +124,7 @@ def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any
     return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips, captured)
 
 
-def _captured(custom: RecordedOperation, inside: Sequence[Event]) -> frozenset[int]:
+def _captured(custom: RecordedOperation, inside: Sequence[RecordedEvent]) -> frozenset[int]:
     """The tensors from outside that a function under tf.custom_gradient computed with beside its inputs."""
     operations = [event for event in inside if isinstance(event, RecordedOperation)]
     given = {key(tensor) for tensor in custom.inputs}
@@ -176,7 +178,7 @@ class PathBreak:
     unwatched: bool = False
 
 
-def path_breaks(events: Sequence[Event], path: DependencyPath, tape: int | None) -> list[PathBreak]:
+def path_breaks(events: Sequence[RecordedEvent], path: DependencyPath, tape: int | None) -> list[PathBreak]:
     """The breaks for a tape, in order; for None those for a tape that records and watches everything."""
     operations = [event for event in events if isinstance(event, RecordedOperation)]
     return [_at_first_use(found, operations, path) for found in _TapeModel(path, tape).run(events)]
@@ -206,7 +208,7 @@ class _TapeModel:
         self.makers: dict[int, RecordedOperation] = {}
         self.breaks: list[PathBreak] = []
 
-    def run(self, events: Sequence[Event]) -> list[PathBreak]:
+    def run(self, events: Sequence[RecordedEvent]) -> list[PathBreak]:
         for event in events:
             if isinstance(event, RecordedOperation):
                 self._operation(event)

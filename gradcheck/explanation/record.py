@@ -121,7 +121,7 @@ class RecordedOperation:
 
 
 @dataclass(frozen=True)
-class Pullback:
+class RecordedPullback:
     """The gradient of an operation was taken: its vector-Jacobian product, `parts`, for `cotangents` of its outputs.
 
     Of its `inputs` and `outputs` those are None that the gradient does not read. `derivative` is the number of the
@@ -192,7 +192,7 @@ class DerivativeCall:
     expressions: tuple[str, ...] = ()
 
 
-Event = RecordedOperation | Pullback | HostRead | WatchEvent | TapeChange | DerivativeCall
+RecordedEvent = RecordedOperation | RecordedPullback | HostRead | WatchEvent | TapeChange | DerivativeCall
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class CodeRecord:
     `cotangents` keep what came of looking at its operations, `time` how long that may take.
     """
 
-    events: Sequence[Event]
+    events: Sequence[RecordedEvent]
     f: Any = None
     inputs: Sequence[Any] = ()
     result: Any = None
@@ -265,7 +265,7 @@ class CodeRecord:
                 found.append(operation)
         return found[::-1]
 
-    def before(self, call: DerivativeCall) -> Sequence[Event]:
+    def before(self, call: DerivativeCall) -> Sequence[RecordedEvent]:
         """What happened before a derivative was asked for."""
         return self.events[: call.position]
 

@@ -25,10 +25,10 @@ from gradcheck.explanation.library_calls import LibraryCalls
 from gradcheck.explanation.record import (
     CodeRecord,
     DerivativeCall,
-    Event,
     HostRead,
-    Pullback,
+    RecordedEvent,
     RecordedOperation,
+    RecordedPullback,
     TapeChange,
     WatchEvent,
     key,
@@ -77,7 +77,7 @@ class CodeRecorder:
     """
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[RecordedEvent] = []
         self.operations, self.derivatives = 0, 0
         self.derivative: int | None = None
         self.variables: dict[int, Any] = {}
@@ -330,7 +330,7 @@ class CodeRecorder:
             if self.derivative is not None and tf.executing_eagerly() and not self.ignores():
                 taken = tuple(parts) if isinstance(parts, (list, tuple)) else (parts,)
                 tensors = tuple(inputs or ()), tuple(outputs or ()), cotangents, taken
-                self.events.append(Pullback(name, *tensors, self.derivative, error))
+                self.events.append(RecordedPullback(name, *tensors, self.derivative, error))
         return parts
 
     def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:

@@ -15,14 +15,14 @@ from gradcheck.explanation.record import (
     CallSource,
     CodeRecord,
     DerivativeCall,
-    Pullback,
     RecordedOperation,
+    RecordedPullback,
     key,
 )
 from gradcheck.explanation.tape_rules import (
     SHOWN,
-    Rule,
-    Words,
+    Explained,
+    TapeRule,
     non_trainable,
     not_watched,
     outside_tape,
@@ -59,7 +59,7 @@ def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     return replace(first, evidence=evidence, remedy=remedy)
 
 
-def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cause, Rule]) -> Diagnosis | None:
+def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cause, TapeRule]) -> Diagnosis | None:
     for cause, rule in rules.items():
         words = rule(wrong, step)
         if words is not None:
@@ -83,7 +83,7 @@ def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
     return [cut for cut in found.values() if cut is not first]
 
 
-def numpy(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that left TensorFlow and came back as a constant."""
     if step.number not in wrong.path.round_trips:
         return None
@@ -106,7 +106,7 @@ def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
     return host_line(step, dependent, wrong.source.name)
 
 
-def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """tf.stop_gradient."""
     if step.name not in STOPPED:
         return None
@@ -127,7 +127,7 @@ def _written(step: RecordedOperation) -> bool:
     return step.line is None or says(step.line, code, "stop_gradient")
 
 
-def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     if not step.states_written and not step.name.startswith(HOLDERS) and "Dataset" not in step.name:
         return None
@@ -139,7 +139,7 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     return evidence, f"compute with the tensor itself instead of {quoted(step.line)}, and store it afterwards", None
 
 
-def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """An operation for which nobody registered a gradient."""
     if step.backward is not None or has_gradient(step.name) is not None:
         return None
@@ -152,7 +152,7 @@ def _rewrite(line: Line | None) -> str:
     return f"write {quoted(line)} with other operations, or give it a gradient with tf.custom_gradient"
 
 
-def dtype(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def dtype(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A comparison, a string, an integer that is computed with."""
     if step.backward is not None or not step.outputs or any(differentiable(tensor) for tensor in step.outputs):
         return None
@@ -164,7 +164,7 @@ def dtype(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     return evidence, f"keep the path in floating point: write {quoted(step.line)} without {kinds}", None
 
 
-def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A tf.custom_gradient that gives None, or that uses a tensor which is not among its arguments."""
     if step.custom_gradient is None:
         return None
@@ -176,7 +176,7 @@ def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | No
     return evidence, f"let the gradient of {name} return one for each of its arguments, and pass it what it uses", None
 
 
-def not_differentiable(wrong: WrongGradient, step: RecordedOperation) -> Words:
+def not_differentiable(wrong: WrongGradient, step: RecordedOperation) -> Explained:
     """An operation that is registered as not differentiable, or whose gradient is None."""
     name = f"the cast to {step.outputs[0].dtype.name}" if step.name == "Cast" else step.name
     steps = "; the target moves only in steps" if wrong.lost.stepwise else ""
@@ -185,7 +185,7 @@ def not_differentiable(wrong: WrongGradient, step: RecordedOperation) -> Words:
     return evidence, remedy, None
 
 
-PATH_RULES: dict[Cause, Rule] = {
+PATH_RULES: dict[Cause, TapeRule] = {
     Cause.NUMPY: numpy,
     Cause.STOP_GRADIENT: stop_gradient,
     Cause.STATE: state,
@@ -197,7 +197,7 @@ PATH_RULES: dict[Cause, Rule] = {
 """Those that no tape can mend, in the order in which they are tried; the last one always applies."""
 
 
-TAPE_RULES: dict[Cause, Rule] = {
+TAPE_RULES: dict[Cause, TapeRule] = {
     Cause.TAKEN_OUTSIDE: taken_outside,
     Cause.REPLACED: replaced,
     Cause.NON_TRAINABLE: non_trainable,
@@ -219,7 +219,7 @@ def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnos
 
 def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     """The gradient function of an operation raised the exception; None where none that was seen did."""
-    failed = next((e for e in record.events if isinstance(e, Pullback) and e.error is call.error), None)
+    failed = next((e for e in record.events if isinstance(e, RecordedPullback) and e.error is call.error), None)
     operation = None if failed is None else operation_of(failed, record, set())
     if operation is None or call.error is None:
         return None
@@ -250,7 +250,7 @@ def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> Re
         return None
     # The gradient of an operation is noted once it is through with its own operations.
     later = dropwhile(lambda event: event is not operation, record.events)
-    taken = next((e for e in later if isinstance(e, Pullback) and e.derivative == operation.derivative), None)
+    taken = next((e for e in later if isinstance(e, RecordedPullback) and e.derivative == operation.derivative), None)
     return None if taken is None else operation_of(taken, record, set())
 
 

@@ -12,9 +12,9 @@ from gradcheck.explanation.user_code import Line, at, listed, parting, place_of,
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Place
 
-Words = tuple[str, str, Place | None]
+Explained = tuple[str, str, Place | None]
 """Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
-Rule = Callable[[WrongGradient, RecordedOperation], Words | None]
+TapeRule = Callable[[WrongGradient, RecordedOperation], Explained | None]
 """Takes also the operation at the first break; None where the rule does not apply."""
 
 SHOWN = 4
@@ -22,7 +22,7 @@ SHOWN = 4
 MEANT = "meant as a constant (a target, an advantage)"
 
 
-def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A derivative of a derivative, where the first one was taken while the second one's tape did not record."""
     steps = [wrong.source.record.operations[number] for number in wrong.path.operations]
     outside = (
@@ -43,7 +43,7 @@ def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Words | None
     return evidence, remedy, place_of(first.line, first.method)
 
 
-def replaced(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def replaced(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """The source is a tensor that took a variable's place, as `x = x + 1` does."""
     if wrong.source.output is None or not wrong.breaks[0].unwatched:
         return None
@@ -64,7 +64,7 @@ def replaced(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     return evidence, remedy, maker.place
 
 
-def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A variable that was made with trainable=False and that nobody watches."""
     variable, use = wrong.source.variable, _unwatched_use(wrong)
     if variable is None or variable.trainable or use is None:
@@ -76,7 +76,7 @@ def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Words | None
     return evidence, f"make it trainable, or call tape.watch({wrong.source.name}) before {quoted(use.line)}", use.place
 
 
-def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """The tape recorded what was done with the source, but did not watch it."""
     use = _unwatched_use(wrong)
     if use is None:
@@ -111,7 +111,7 @@ def _unwatched_use(wrong: WrongGradient) -> RecordedOperation | None:
     return next((use for use in uses if use.number >= forgotten), None)
 
 
-def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A step that ran while the tape did not record, or before it was reset."""
     outside = [found.operation for found in wrong.breaks if not found.recorded]
     if not outside:
@@ -161,7 +161,7 @@ def _when(wrong: WrongGradient, step: RecordedOperation) -> tuple[str, TapeChang
     return "while no tape recorded", opened[0]
 
 
-def _before_a_reset(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
+def _before_a_reset(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     resets = [reset for reset in wrong.tape_changes("reset") if reset.operations > step.number]
     if not resets:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradcheck.explanation.paths import DependencyPath, PathBreak
-from gradcheck.explanation.record import CallSource, Event, RecordedOperation, TapeChange
+from gradcheck.explanation.record import CallSource, RecordedEvent, RecordedOperation, TapeChange
 from gradcheck.explanation.user_code import at
 
 
@@ -66,7 +66,7 @@ class WrongGradient:
     wider_tape_helps: bool
 
     @property
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[RecordedEvent]:
         """What happened before the derivative was asked for."""
         return self.source.record.before(self.source.call)
 

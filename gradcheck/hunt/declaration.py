@@ -25,8 +25,8 @@ from gradcheck.hunt.opspec import MOST_ELEMENTS, SHAPES, Choice, Distances, Inte
 from gradcheck.hunt.registry import FAMILY, OperationError, Origin, Registration, register
 
 F = TypeVar("F", bound=Callable[..., Any])
-Points = complex | Sequence[complex] | Distances | None
-Shapes = Sequence[Any]
+DeclaredPoints = complex | Sequence[complex] | Distances | None
+DeclaredShapes = Sequence[Any]
 NAME = re.compile(r"(?!([xy]\d*|np|tf)$)[a-z][a-z0-9_]{0,59}")
 """Those of a script's variables are taken."""
 FREE = (2, 1, 3)
@@ -53,11 +53,11 @@ def operation(function: F, /) -> F: ...
 def operation(
     *,
     name: str | None = None,
-    shapes: Shapes | None = None,
+    shapes: DeclaredShapes | None = None,
     domain: Domain | Mapping[Any, Domain] = "reals",
-    kinks: Points = None,
-    singular: Points = None,
-    curvature_jumps: Points = None,
+    kinks: DeclaredPoints = None,
+    singular: DeclaredPoints = None,
+    curvature_jumps: DeclaredPoints = None,
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
@@ -71,11 +71,11 @@ def operation(
     /,
     *,
     name: str | None = None,
-    shapes: Shapes | None = None,
+    shapes: DeclaredShapes | None = None,
     domain: Domain | Mapping[Any, Domain] = "reals",
-    kinks: Points = None,
-    singular: Points = None,
-    curvature_jumps: Points = None,
+    kinks: DeclaredPoints = None,
+    singular: DeclaredPoints = None,
+    curvature_jumps: DeclaredPoints = None,
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
@@ -158,7 +158,7 @@ class Declaration:
     function: Any
     name: str
     attributes: Mapping[str, Iterable[Any]]
-    shapes: Shapes | None
+    shapes: DeclaredShapes | None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name) or iskeyword(self.name):

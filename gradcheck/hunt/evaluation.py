@@ -14,13 +14,13 @@ from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import FIELD, Form, OpSpec, attribute_names
+from gradcheck.hunt.opspec import FIELD, Formula, OpSpec, attribute_names
 
 Array = np.ndarray[Any, Any]
 
 
 @cache
-def compiled(form: Form, arity: int) -> Callable[..., Any]:
+def compiled(form: Formula, arity: int) -> Callable[..., Any]:
     """The callable of a text, arguments by position, attributes by keyword; a function as it is."""
     if not isinstance(form, str):
         return form

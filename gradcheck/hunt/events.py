@@ -22,7 +22,7 @@ from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.defects.records import Class, check_mode
-from gradcheck.documents import MAX_TEXT, MAX_WORDS, Count, Description, Document, DocumentError, Order
+from gradcheck.documents import MAX_TEXT, Count, Description, Document, DocumentError, Order, Words
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Outcome, check_outcome
 from gradcheck.hunt.finding import file_name
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 GROUP = re.compile(r"\([a-z_ (),.]{1,60}\)")
-Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Amount = Annotated[float, Meta(ge=0)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradcheck.hunt.census import census, gradient_functions
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionSyntax = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, order=True)
@@ -84,10 +84,10 @@ def reachable_code() -> dict[str, FunctionCode]:
     return registered_code({name: one for name, one in functions if name in rows and rows[name].reachable})
 
 
-def syntax_of(code: FunctionCode) -> Function:
+def syntax_of(code: FunctionCode) -> FunctionSyntax:
     """The syntax of a function, which everybody shares: copy it to change it."""
     return next(
-        node for node in ast.walk(_tree(code.file)) if isinstance(node, Function) and _start(node) == code.start
+        node for node in ast.walk(_tree(code.file)) if isinstance(node, FunctionSyntax) and _start(node) == code.start
     )
 
 
@@ -118,15 +118,15 @@ def _functions(file: str) -> tuple[FunctionCode, ...]:
     return tuple(
         FunctionCode(file, node.name, _start(node), node.body[0].lineno, _end(node))
         for node in ast.walk(_tree(file))
-        if isinstance(node, Function)
+        if isinstance(node, FunctionSyntax)
     )
 
 
-def _start(node: Function) -> int:
+def _start(node: FunctionSyntax) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def _end(node: Function) -> int:
+def _end(node: FunctionSyntax) -> int:
     assert node.end_lineno is not None
     return node.end_lineno
 

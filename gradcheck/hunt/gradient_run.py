@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from gradcheck.documents import Document, Text, matching
 from gradcheck.hunt.gradient_code import helpers_of, reachable_code
 
-Place = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,200}\.py")]
+SourceFile = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,200}\.py")]
 """A file, by its path within the folder that TensorFlow is installed in."""
 
 
@@ -24,7 +24,7 @@ class GradientRun(Document, frozen=True, tag_field="format", tag="gradcheck grad
     tensorflow: Text
     first: tuple[Text, ...]
     second: tuple[Text, ...]
-    arcs: dict[Place, tuple[tuple[int, int], ...]]
+    arcs: dict[SourceFile, tuple[tuple[int, int], ...]]
     version: Literal[1] = 1
 
     @staticmethod

@@ -18,7 +18,7 @@ from gradcheck.hunt.graph import Shape
 Array = np.ndarray[Any, Any]
 Distances = Callable[..., Array]
 
-Form = str | Callable[..., Any]
+Formula = str | Callable[..., Any]
 """An expression of `tf` and `np` that names arguments `{0}`, `{1}`, … and attributes `{axis}`, or a function.
 
 A function takes the arguments by position and the attributes as keywords, which have no defaults.
@@ -28,7 +28,7 @@ FIELD = re.compile(r"\{(\w+)\}")
 
 
 @cache
-def attribute_names(form: Form) -> tuple[str, ...]:
+def attribute_names(form: Formula) -> tuple[str, ...]:
     """The names of the attributes that a text or a function takes, sorted.
 
     >>> attribute_names("tf.reduce_sum({0}, axis={axis})")
@@ -160,14 +160,14 @@ class OpSpec:
     """
 
     name: str
-    source: Form
+    source: Formula
     gradients: tuple[str, ...]
     family: str
     arity: int = 1
-    batched: Form | None = None
+    batched: Formula | None = None
     looped: bool = False
     broadcasts: bool = False
-    reference: Form | None = None
+    reference: Formula | None = None
     shapes: Rule = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes

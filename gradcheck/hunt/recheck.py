@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
+from gradcheck.defects.records import NONE, ZEROS, Defect, DerivativeValues, Known, ProgramOutcome, TapeDefect
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.events import State
@@ -70,12 +70,12 @@ def differences(example: Example, *, step: float = STEP) -> list[Array]:
     return split_coordinates(np.array(entries), example.graph.inputs)
 
 
-def values(parts: Sequence[Array | None]) -> Values:
+def values(parts: Sequence[Array | None]) -> DerivativeValues:
     """Arrays as tuples in row-major order, complex elements as real part, imaginary part."""
     return tuple(None if part is None else tuple(to_coordinates(part).tolist()) for part in parts)
 
 
-def close(one: Values, other: Values, rtol: float) -> bool:
+def close(one: DerivativeValues, other: DerivativeValues, rtol: float) -> bool:
     """Whether two derivatives agree to `rtol`, relative above 1 and absolute below; NaN agrees with NaN.
 
     >>> close(((1.0, float("nan")), None), ((1.0, float("nan")), None), 1e-9)
@@ -162,7 +162,7 @@ def of_tape_defect(record: TapeDefect) -> Recheck:
     return Recheck(State.STILL, f"gives {seen}, which is neither", changed=True)
 
 
-def _came_to(outcome: Outcome, seen: Observed, derivative: str) -> bool:
+def _came_to(outcome: ProgramOutcome, seen: Observed, derivative: str) -> bool:
     if seen.raised is not None:
         return type(seen.raised).__name__ == outcome
     found = seen.part(derivative)
@@ -173,7 +173,7 @@ def _came_to(outcome: Outcome, seen: Observed, derivative: str) -> bool:
     return not isinstance(outcome, str) and close(values([found]), (outcome,), SAME)
 
 
-def taken(example: Example) -> Values:
+def taken(example: Example) -> DerivativeValues:
     """TensorFlow's derivative, as a known defect records it: empty where it raises or has another shape."""
     try:
         return values(derivative(example))

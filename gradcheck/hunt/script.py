@@ -20,11 +20,11 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import FIELD, Form
+from gradcheck.hunt.opspec import FIELD, Formula
 from gradcheck.hunt.registry import REGISTERED, own_among
 
 Array = np.ndarray[Any, Any]
-Literal = Input | Array | Sequence[complex] | complex
+Printable = Input | Array | Sequence[complex] | complex
 
 TEMPLATES = Environment(
     loader=PackageLoader("gradcheck.hunt.report"),
@@ -56,8 +56,8 @@ IMPORTS = {
 def to_python(
     graph: Graph,
     order: int,
-    cotangent: Literal | None = None,
-    direction: Sequence[Literal] | None = None,
+    cotangent: Printable | None = None,
+    direction: Sequence[Printable] | None = None,
     *,
     title: str = "",
     one_sided: bool = False,
@@ -112,7 +112,7 @@ def to_python(
     )
 
 
-def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
+def definitions_of(forms: Iterable[Formula | None]) -> Iterator[str]:
     """The sources of all functions that forms are or call, directly or not, in the order of definition."""
     found: list[Callable[..., Any]] = []
     waiting = [function for form in forms if form is not None for function in _called(form)]
@@ -126,7 +126,7 @@ def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
         yield inspect.getsource(function)
 
 
-def _called(form: Form) -> list[Callable[..., Any]]:
+def _called(form: Formula) -> list[Callable[..., Any]]:
     if not isinstance(form, str):
         return [form]
     return [FUNCTIONS[word] for word in re.findall(r"(?<![.\w])\w+", form) if word in FUNCTIONS]
@@ -169,11 +169,11 @@ def _over_rows(node: Node, names: Sequence[str]) -> str:
     return f"tf.stack([{text} for {', '.join(parents)} in {rows}])"
 
 
-def _value(given: Literal) -> Array:
+def _value(given: Printable) -> Array:
     return given.array() if isinstance(given, Input) else np.asarray(given)
 
 
-def _fitted(given: Literal, shape: tuple[int, ...], dtype: str) -> Array:
+def _fitted(given: Printable, shape: tuple[int, ...], dtype: str) -> Array:
     array = _value(given)
     if array.size != np.prod(shape, dtype=int):
         raise ValueError(f"a direction of shape {array.shape} was given for an input of shape {shape}")

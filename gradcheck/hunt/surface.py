@@ -17,7 +17,7 @@ from typing import Any
 
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.census import rows_of
-from gradcheck.hunt.opspec import Form
+from gradcheck.hunt.opspec import Formula
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Why(str, Enum):
 
 
 @dataclass(frozen=True)
-class Line:
+class SurfaceRow:
     """A row: the callable, why no operation names it, the reason, and an expression that shows it, or nothing.
 
     Of another form the reason is the operation that it is a form of, and behind commas what else it is made of. The
@@ -134,13 +134,13 @@ class Walk:
 
 
 @cache
-def lines() -> Mapping[str, Line]:
+def lines() -> Mapping[str, SurfaceRow]:
     """The rows by callable.
 
     >>> lines()["tf.shape"].why.value
     'not_differentiable'
     """
-    return {row[0]: Line(row[0], Why(row[1]), row[2], row[3]) for row in rows_of("surface.tsv")}
+    return {row[0]: SurfaceRow(row[0], Why(row[1]), row[2], row[3]) for row in rows_of("surface.tsv")}
 
 
 def resolved(name: str) -> Any:
@@ -202,7 +202,7 @@ def covered() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(operations[id(value)]) for name, value in walk().names.items() if id(value) in operations}
 
 
-def _texts(form: Form, seen: set[str]) -> Iterator[str]:
+def _texts(form: Formula, seen: set[str]) -> Iterator[str]:
     """The text of an operation, and of the functions of the catalogue that it calls."""
     text = form if isinstance(form, str) else inspect.getsource(form)
     yield text

@@ -15,7 +15,7 @@ from gradcheck.autodiff.sources import variable_of
 
 METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
 """The methods by which optimizers are given gradients, and the name of the argument that holds them."""
-Apply = Callable[[Sequence[Any]], Any]
+ApplyGradients = Callable[[Sequence[Any]], Any]
 """Gives an optimizer pairs of a gradient and a variable."""
 
 
@@ -31,7 +31,7 @@ class OptimizerCall:
     optimizer: Any
     variables: tuple[Any, ...]
     gradients: tuple[Any, ...]
-    repeat: Apply
+    repeat: ApplyGradients
     scale: float = 1.0
 
     @property
@@ -88,7 +88,7 @@ def optimizer_methods() -> list[tuple[type, str]]:
 
 def pairs_and_call(
     optimizer: Any, original: Callable[..., Any], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[tuple[Any, Any]], Apply]:
+) -> tuple[list[tuple[Any, Any]], ApplyGradients]:
     """The pairs of a gradient and a variable that a call of an optimizer is given, and how to call it with others."""
     kwargs = dict(kwargs)
     first, *rest = args or (kwargs.pop(METHODS[method]),)

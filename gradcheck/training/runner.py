@@ -31,7 +31,7 @@ from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
-from gradcheck.training.step_recorder import Outcome, StepRecorder, as_it_is
+from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun, unscaled
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +84,7 @@ class StepRunner:
         self._python: PythonState | None = None
         self._lighter = LighterLoss()
         self._own: OwnLoss | None = None
-        self._held: Sequence[Outcome] = ()
+        self._held: Sequence[Updated] = ()
         self._scale = 1.0
 
     def mode(self) -> AbstractContextManager[None]:

@@ -29,7 +29,7 @@ from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, re
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 
-Gradients = tuple[Sequence[Any], Sequence[Any]]
+GradientPair = tuple[Sequence[Any], Sequence[Any]]
 ASIDE = 2.0**-4
 """By this part of them, and this much, weights are moved to see whether gradients are clipped there, too."""
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
@@ -169,7 +169,7 @@ class StepCheck:
             notes = notes if change is None else [change, *notes]
         return findings, [f"{Cause.CHANGED_AFTERWARDS}: {note}" for note in notes]
 
-    def _change(self, pair: Callable[[StepRun], Gradients], error: float = 0.0) -> str | None:
+    def _change(self, pair: Callable[[StepRun], GradientPair], error: float = 0.0) -> str | None:
         """How gradients were clipped or averaged, if they were; the pair is those taken, and those used, in a run."""
         change = GradientChange.between(*pair(self._run), error)
         if change is None or change.nothing:
@@ -214,7 +214,7 @@ class StepCheck:
 
         return self._clipping(change, again)
 
-    def _against_right(self, run: StepRun) -> Gradients:
+    def _against_right(self, run: StepRun) -> GradientPair:
         right, _ = self._right if run is self._run else self._right_gradients()
         return right or (), run.gradients
 

@@ -90,7 +90,7 @@ class StepRecording:
         return [one for one in self.tape_gradients if one.of_variables]
 
 
-Outcome = list[tuple[Any, Any]]
+Updated = list[tuple[Any, Any]]
 """Variables that a call of an optimizer was given, with the values that they had after it."""
 
 
@@ -120,7 +120,7 @@ class StepRecorder:
 
     @contextmanager
     def without_updates(
-        self, losses: int | None = None, held: Sequence[Outcome] | None = None
+        self, losses: int | None = None, held: Sequence[Updated] | None = None
     ) -> Iterator[StepRecording]:
         """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept.
 
@@ -162,9 +162,9 @@ class StepRecorder:
             yield recording
 
     @contextmanager
-    def outcomes(self) -> Iterator[list[Outcome]]:
+    def outcomes(self) -> Iterator[list[Updated]]:
         """Keep what each call of an optimizer inside makes of its variables; functions are plain Python."""
-        found: list[Outcome] = []
+        found: list[Updated] = []
 
         def note(optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
             result = call(pairs)

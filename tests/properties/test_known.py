@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.known import excludes
-from gradcheck.defects.records import Defect, Values
+from gradcheck.defects.records import Defect, DerivativeValues
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
@@ -27,12 +27,12 @@ FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
 
 
-def replayed(defect: Defect) -> Values:
+def replayed(defect: Defect) -> DerivativeValues:
     taken = outcome(defect)
     return () if isinstance(taken, str) else taken
 
 
-def outcome(defect: Defect) -> Values | str:
+def outcome(defect: Defect) -> DerivativeValues | str:
     """The derivative of the example, or what is raised."""
     try:
         return values(derivative(example_of(defect)))

@@ -251,16 +251,43 @@ def test_no_two_files_share_a_name() -> None:
     assert doubled((path.name, str(path)) for path in paths if path.name != "__init__.py") == {}
 
 
-def test_no_two_classes_share_a_name() -> None:
-    found = [
-        (node.name, f"{module.path}:{node.lineno}")
-        for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck.strategies"))
-        for module in modules(ROOT / folder, package).values()
-        for node in ast.walk(ast.parse(module.path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+def types(source: str) -> Iterator[tuple[str, str, int]]:
+    """The classes of a source, and the names in capitals and small letters that it gives to other types: the name, what
+    it stands for, and the line.
+
+    An alias that says the same in several files, such as Array, has one meaning.
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, f"class {node.lineno}", node.lineno
+    for statement in tree.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and re.match("[A-Z][a-z]", target.id):
+                    yield target.id, ast.unparse(statement.value), statement.lineno
+
+
+def test_no_two_types_share_a_name() -> None:
+    meanings: dict[tuple[str, str], str] = {}
+    for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck.strategies")):
+        for module in modules(ROOT / folder, package).values():
+            for name, meaning, line in types(module.path.read_text(encoding="utf-8")):
+                of_class = meaning.startswith("class ")
+                meanings[name, f"{module.path}: {meaning}" if of_class else meaning] = f"{module.path}:{line}"
+    assert len(meanings) > 300
+    assert doubled((name, place) for (name, _), place in meanings.items()) == {}
+
+
+def test_types_are_classes_and_aliases() -> None:
+    source = "class Run:\n    class Inner: ...\nWord = str | None\nText: TypeAlias = str\nMOST = 4\nx = 1\n"
+    assert sorted(types(source)) == [
+        ("Inner", "class 2", 2),
+        ("Run", "class 1", 1),
+        ("Text", "str", 4),
+        ("Word", "str | None", 3),
     ]
-    assert len(found) > 100
-    assert doubled(found) == {}
 
 
 def test_a_name_that_stands_twice_is_found() -> None:

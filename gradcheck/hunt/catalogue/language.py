@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Form, Indices, Interval, OpSpec, Rule, attribute_names, unary
+from gradcheck.hunt.opspec import Attribute, Choice, Formula, Indices, Interval, OpSpec, Rule, attribute_names, unary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -57,7 +57,7 @@ Offer: TypeAlias = Attribute | Iterable[Any]
 def operation(
     family: str,
     name: str,
-    source: Form,
+    source: Formula,
     gradients: str = "",
     *domains: Interval,
     shapes: Rule = unary,
@@ -92,7 +92,7 @@ def operation(
     return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
 
 
-def _arity(source: Form) -> int:
+def _arity(source: Formula) -> int:
     if isinstance(source, str):
         return 1 + max(map(int, ARGUMENT.findall(source)))
     return len(inspect.signature(source).parameters) - len(attribute_names(source))

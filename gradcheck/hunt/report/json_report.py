@@ -18,7 +18,7 @@ from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.graph_document import MAX_NODES, ComputedTensor, GraphDocument, Tensor
 from gradcheck.defects.records import Signature
-from gradcheck.documents import MAX_ITEMS, MAX_WORDS, Count, Description, Document, DocumentError, Real
+from gradcheck.documents import MAX_ITEMS, Count, Description, Document, DocumentError, Real, Words
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph_json import from_document, to_computed, to_document, to_input, to_tensor
@@ -27,7 +27,6 @@ from gradcheck.hunt.report.environment import Environment
 from gradcheck.result import Finding
 
 T = TypeVar("T")
-Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 
 
 def document_type(hint: Any) -> Any:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects.records import DEFECT, Defect, Known, Severity, TapeDefect, Values
+from gradcheck.defects.records import DEFECT, Defect, DerivativeValues, Known, Severity, TapeDefect
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.issue_text import issue_of, script_of
 from gradcheck.hunt.report.rendering import counted, render
@@ -102,7 +102,9 @@ def entry(record: Known) -> KnownEntry:
     return KnownEntry(record, "\n".join([*given, *call]), values, script_of(record), issue_of(record), uses, taken)
 
 
-def _values(names: Sequence[str], wrong: Values, right: Values, kind: str) -> Iterator[tuple[str, str, str]]:
+def _values(
+    names: Sequence[str], wrong: DerivativeValues, right: DerivativeValues, kind: str
+) -> Iterator[tuple[str, str, str]]:
     """Of each input the wrong and the right derivative, with as many digits as tell them apart."""
     for place, true in enumerate(right):
         given = wrong[place] if wrong else kind

@@ -18,7 +18,7 @@ from gradcheck.numerics.difference import difference_quotient
 from gradcheck.numerics.sampling import EPS64
 
 Array = np.ndarray[Any, Any]
-Points = list[tuple[float, float]]
+Pixels = list[tuple[float, float]]
 
 RATIO = 2.0
 COUNT = 44
@@ -44,7 +44,7 @@ class CurveLine:
 
     kind: str
     label: str
-    points: Points
+    points: Pixels
     legend: int
 
 
@@ -54,8 +54,8 @@ class CurvePlot:
 
     name: str
     lines: tuple[CurveLine, ...]
-    x_ticks: Points
-    y_ticks: Points
+    x_ticks: Pixels
+    y_ticks: Pixels
     rows: list[tuple[float, float, float | None, float]]
     width: int = 640
     height: int = 400
@@ -99,7 +99,7 @@ def plot(name: str, curve: StepCurve, element: ElementCheck) -> CurvePlot:
     )
 
 
-def _logarithms(curve: StepCurve, value: float, least: float) -> Points:
+def _logarithms(curve: StepCurve, value: float, least: float) -> Pixels:
     """The decimal logarithms of the steps and of the distances from a value, where these are finite."""
     pairs = zip(curve.steps, (max(abs(quotient - value), least) for quotient in curve.quotients), strict=True)
     return [(math.log10(step), math.log10(far)) for step, far in pairs if 0 < step < math.inf and far < math.inf]

@@ -12,11 +12,11 @@ from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes.operations import (
     MUL,
     OPERATIONS,
-    Compute,
     Cotangents,
     ModelTensor,
     ModelVariable,
     Operation,
+    RunOperation,
     Value,
     zeros_like,
 )
@@ -145,7 +145,7 @@ class Model(ProgramRun):
             moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
             return tuple(evaluate(record, outputs, moved))
 
-        def cotangents(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+        def cotangents(compute: RunOperation, *tensors: ModelTensor) -> Cotangents:
             self.active.hidden += bool(self.active.records)
             gradients = [body.gradients(inputs, tensors[-len(names) :]) for body in bodies]
             return tuple(

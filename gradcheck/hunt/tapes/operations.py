@@ -55,7 +55,7 @@ class ModelVariable:
 
 
 Value: TypeAlias = ModelTensor | ModelVariable
-Compute: TypeAlias = Callable[..., ModelTensor]
+RunOperation: TypeAlias = Callable[..., ModelTensor]
 Cotangents: TypeAlias = "tuple[ModelTensor | None, ...]"
 
 
@@ -85,7 +85,7 @@ class Operation:
         results = self.forward(*arrays)
         return results if isinstance(results, tuple) else (results,)
 
-    def cotangents(self, compute: Compute, entry: TapeEntry, ups: Sequence[ModelTensor]) -> Cotangents:
+    def cotangents(self, compute: RunOperation, entry: TapeEntry, ups: Sequence[ModelTensor]) -> Cotangents:
         """What `gradient` gives for each input."""
         if self.gradient is None:
             return (None,) * len(entry.inputs)
@@ -147,7 +147,7 @@ def first_row(rank: int, batch: bool) -> Operation:
     """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
     place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
 
-    def gradient(compute: Compute, x: ModelTensor, y: ModelTensor, up: ModelTensor) -> ModelTensor:
+    def gradient(compute: RunOperation, x: ModelTensor, y: ModelTensor, up: ModelTensor) -> ModelTensor:
         whole = np.zeros(x.shape)
         whole[place[1:]] = up.value
         return ModelTensor(whole)
@@ -160,28 +160,28 @@ def zeros_like(tensor: ModelTensor) -> ModelTensor:
     return ModelTensor(np.zeros_like(tensor.value))
 
 
-def _summed_like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -> ModelTensor:
+def _summed_like(compute: RunOperation, gradient: ModelTensor, source: ModelTensor) -> ModelTensor:
     return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
 
 
-def _tanh_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+def _tanh_grad(compute: RunOperation, *tensors: ModelTensor) -> Cotangents:
     y, above, _, up = tensors
     twice = compute(MUL, compute(MUL, compute(MUL, up, MINUS_TWO), above), y)
     return twice, compute(TANH_GRAD, y, up)
 
 
-def _sigmoid_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+def _sigmoid_grad(compute: RunOperation, *tensors: ModelTensor) -> Cotangents:
     y, above, _, up = tensors
     both = compute(MUL, up, above)
     twice = compute(MUL, compute(MUL, TWO, both), y)
     return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, up)
 
 
-def _sub(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
+def _sub(compute: RunOperation, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
     return _summed_like(compute, up, a), _summed_like(compute, compute(NEG, up), b)
 
 
-def _mul(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
+def _mul(compute: RunOperation, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
     return _summed_like(compute, compute(MUL, up, b), a), _summed_like(compute, compute(MUL, up, a), b)
 
 
@@ -192,7 +192,7 @@ def matmul(first: bool, second: bool) -> Operation:
     def forward(a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
 
-    def gradient(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
+    def gradient(compute: RunOperation, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
         of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
         of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
         return of_a, of_b
@@ -200,7 +200,7 @@ def matmul(first: bool, second: bool) -> Operation:
     return Operation("matmul", forward, gradient, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
 
 
-def _unregistered(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+def _unregistered(compute: RunOperation, *tensors: ModelTensor) -> Cotangents:
     raise NoGradientError("gradient registry has no entry for: TruncateMod")
 
 

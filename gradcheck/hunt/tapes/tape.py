@@ -15,9 +15,9 @@ from gradcheck.hunt.tapes.operations import (
     ADD_N,
     IDENTITY,
     ZEROS_LIKE,
-    Compute,
     ModelTensor,
     NoGradientError,
+    RunOperation,
     Value,
     first_row,
     zeros_like,
@@ -35,7 +35,7 @@ class RaisedError(Exception):
 
 
 def gradient(
-    record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor], compute: Compute
+    record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor], compute: RunOperation
 ) -> list[ModelTensor | None]:
     """The gradients of the sum of `targets`, one (or None) a source; `compute` applies an operation to tensors.
 

@@ -21,7 +21,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.opspec import OpSpec
-from gradcheck.hunt.surface import NAMESPACES, NOT_WALKED, Line, Why, covered, lines, met, resolved, walk
+from gradcheck.hunt.surface import NAMESPACES, NOT_WALKED, SurfaceRow, Why, covered, lines, met, resolved, walk
 
 LINES = tuple(lines().values())
 PROVED = tuple(line for line in LINES if line.proof and line.why in (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT))
@@ -31,11 +31,11 @@ UNPROVED = 54
 """Lines of what is not differentiable that no run shows: they yield no tensor, or need a file, a graph or a GPU."""
 
 
-def named(these: tuple[Line, ...]) -> Any:
+def named(these: tuple[SurfaceRow, ...]) -> Any:
     return pytest.mark.parametrize("line", these, ids=[line.name for line in these])
 
 
-def run(line: Line, given: dict[str, Any]) -> list[Any]:
+def run(line: SurfaceRow, given: dict[str, Any]) -> list[Any]:
     """The tensors of the line's expression that have a real or complex number type."""
     value = eval(line.proof, {"tf": tf, "np": np, **given})
     parts = tf.nest.flatten(value, expand_composites=True)
@@ -50,7 +50,7 @@ def arguments() -> dict[str, Any]:
     }
 
 
-def present(line: Line) -> None:
+def present(line: SurfaceRow) -> None:
     """Skip what an older release does not have; that of the newest is asked for by a test of its own."""
     if line.name not in walk().names:
         pytest.skip(f"TensorFlow {tf.__version__} has no {line.name}")
@@ -79,7 +79,7 @@ def test_every_line_has_a_reason_and_stands_once() -> None:
 
 
 @named(PROVED)
-def test_what_is_said_to_have_no_derivative_has_none(line: Line) -> None:
+def test_what_is_said_to_have_no_derivative_has_none(line: SurfaceRow) -> None:
     """Its results are no numbers, or their gradient is None, or TensorFlow has no gradient function to call."""
     present(line)
     given = arguments()
@@ -96,7 +96,7 @@ def test_what_is_said_to_have_no_derivative_has_none(line: Line) -> None:
 
 
 @named(tuple(line for line in LINES if line.why is Why.NO_GRADIENT))
-def test_what_is_said_to_have_no_gradient_is_not_registered(line: Line) -> None:
+def test_what_is_said_to_have_no_gradient_is_not_registered(line: SurfaceRow) -> None:
     operation = re.search(r"no gradient is registered for (\w+)", line.note)
     assert operation is not None
     assert gradient_functions().get(operation[1]) is None
@@ -153,7 +153,7 @@ def scoped(spec: OpSpec, values: list[Any], attributes: dict[str, Any]) -> Any:
         return single(spec)(*given, **attributes)
 
 
-def kernels_of_line(line: Line) -> set[str]:
+def kernels_of_line(line: SurfaceRow) -> set[str]:
     def traced() -> Any:
         given = {name: tf.identity(value) for name, value in arguments().items()}
         with tf.name_scope("form"):
@@ -163,7 +163,7 @@ def kernels_of_line(line: Line) -> set[str]:
 
 
 @named(FORMS)
-def test_another_form_makes_the_same_operations(line: Line) -> None:
+def test_another_form_makes_the_same_operations(line: SurfaceRow) -> None:
     """It runs a kernel of the operation that it is a form of, and none but of those that it is made of."""
     present(line)
     made = kernels_of_line(line)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from gradcheck.defects.known import load
-from gradcheck.defects.records import Defect, Values
+from gradcheck.defects.records import Defect, DerivativeValues
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
@@ -47,7 +47,7 @@ def of_graph(defect: Defect) -> GraphFinding:
     )
 
 
-def of_sin(right: Values) -> Defect:
+def of_sin(right: DerivativeValues) -> Defect:
     """A record that calls 0 the wrong derivative of sin."""
     one = to_tensor(literal([1.0]))
     return structs.replace(CUMPROD, graph=to_document(SIN), cotangent=one, right=right, given=((0.0,),))
