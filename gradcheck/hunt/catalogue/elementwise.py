@@ -32,6 +32,15 @@ def _at_other_multiples(x: Array, y: Array) -> Array:
         return np.where((y != 0) & (np.round(x / y) == 0), np.inf, distances)
 
 
+def _at_zero_of_each_quotient(x: Array, y: Array) -> Array:
+    return np.asarray(np.abs(np.broadcast_arrays(x, y)[0]))
+
+
+def _at_zero_twice(x: Array, **_attributes: object) -> Array:
+    """Of x and of -x, each cut off below zero: at zero both kink, and the derivative is 0 on either side of neither."""
+    return np.asarray(np.abs(np.stack([x, -x])))
+
+
 def _from_half_integers(x: Array) -> Array:
     return at_integers(x + 0.5)
 
@@ -135,7 +144,7 @@ BINARY = (
         "floordiv",
         "tf.math.floordiv({0}, {1}) * {0}",
         "FloorDiv",
-        kinks=at_zero,
+        kinks=_at_zero_of_each_quotient,
         singular=_at_other_multiples,
     ),
     _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})"),
@@ -174,7 +183,7 @@ ACTIVATIONS = (
         others=lambda shape: [((),), (shape,)] if math.prod(shape) > 1 else [((),)],
     ),
     _nn("gelu", "tf.nn.gelu({0}, approximate={approximate})", "Erfc Tanh", approximate=BOOL),
-    _nn("crelu", "tf.nn.crelu({0}, axis={axis})", "Relu ConcatV2", shapes=ranked, axis=axes, kinks=at_zero),
+    _nn("crelu", "tf.nn.crelu({0}, axis={axis})", "Relu ConcatV2", shapes=ranked, axis=axes, kinks=_at_zero_twice),
     _nn("softmax", "tf.nn.softmax({0})", "Softmax", shapes=ranked),
     _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", shapes=ranked, terms=1.0),
     _over_rows("softmax_axis", "tf.nn.softmax({0}, axis=-2)", "Softmax Transpose"),

@@ -23,7 +23,8 @@ from gradcheck.strategies.values import alternatives, smooth
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
-from gradcheck.defects.known import load
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.defects import known
 from gradcheck.defects.records import version_of
 from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt import catalogue
@@ -33,6 +34,7 @@ from gradcheck.hunt.catalogue.language import traced, traced_anew
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_problem import GraphProblem, count_on
 from gradcheck.hunt.opspec import Choice, Distances, OpSpec
 
 Array = np.ndarray[Any, Any]
@@ -61,12 +63,16 @@ def alone(spec: OpSpec, example: Any, arguments: Any = None) -> Array:
     return np.asarray(single(spec)(*tensors, **example.attributes).numpy())
 
 
-def over(spec: OpSpec, example: Any, points: list[Array], *, reference: bool) -> Array:
+def graph_of(spec: OpSpec, example: Any) -> Graph:
     inputs = tuple(
         Input(value.shape, tuple(value.ravel().tolist()), spec.dtype(position))
         for position, value in enumerate(example.arguments)
     )
-    graph = Graph(inputs, (Node.of(spec.name, *range(spec.arity), **example.attributes),))
+    return Graph(inputs, (Node.of(spec.name, *range(spec.arity), **example.attributes),))
+
+
+def over(spec: OpSpec, example: Any, points: list[Array], *, reference: bool) -> Array:
+    graph = graph_of(spec, example)
     return np.asarray(forward(graph, [tf.constant(p) for p in points], points=True, reference=reference)[-1].numpy())
 
 
@@ -267,6 +273,31 @@ def test_one_sided_slopes_exist_at_a_kink(spec: OpSpec, sampler: Any) -> None:
     assert not [example for example in kinks if one_sided(spec, example)[3]]
 
 
+@named(KINKED)
+def test_elements_that_count_as_one_kink_kink_together(spec: OpSpec, sampler: Any) -> None:
+    # What lies between the slopes of each need not lie between those of their sum: crelu has at zero the derivative
+    # (0, 0), to the right (1, 0) and to the left (0, -1).
+    for example in on_declared_points(spec, sampler)[:60]:
+        given = example.arguments, example.attributes
+        single_kink = count_on(spec.kinks, *given) == 1 and not known.excludes(spec.name, given[1], given[0], 1)
+        if not single_kink or distance(spec, example, spec.singular) < 1e-14 or any(map(tiny, example.arguments)):
+            continue
+        problem = replace(GraphProblem.evaluated(graph_of(spec, example)), cotangent=None)
+        units, step = np.eye(problem.point.size), (EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3)
+        points = problem.point + step * np.concatenate([0 * units[:1], units, -units])
+        centre, right, left = np.split(problem.values(points), [1, 1 + len(units)])
+        right, left = (right - centre) / step, (centre - left) / step
+        with suppress(DerivativeRaisedError, WrongShapeError):  # as records say
+            slopes = problem.gradients(np.eye(problem.outputs)).values.T
+            near = 1e-2 * (1 + largest(right) + largest(left))
+            # What is wrong by itself has a record, too.
+            if np.all((slopes >= np.minimum(right, left) - near) & (slopes <= np.maximum(right, left) + near)):
+                across = right - left
+                share = np.sum((slopes - left) * across, axis=1) / np.maximum(np.sum(across**2, axis=1), EPS)
+                together = left + np.clip(share, 0, 1)[:, None] * across
+                assert largest(slopes - together) <= near, example
+
+
 @named(IN_FLOAT64)
 def test_curvature_jumps_nowhere_else(spec: OpSpec, sampler: Any) -> None:
     special = [example for example in sampler.special(spec) if all(value.size for value in example.arguments)]
@@ -390,7 +421,7 @@ def test_what_is_named_as_a_complex_form_is_one_or_no_record_takes_it_for_one() 
     assert strangers(CATALOGUE) == OF_THEIR_OWN
     other = replace(CATALOGUE["complex_sin"], source="tf.sin({0}) * 2")
     assert strangers({**CATALOGUE, "complex_sin": other}) == {*OF_THEIR_OWN, "complex_sin"}
-    named = {region.op for defect in load() for region in defect.regions}
+    named = {region.op for defect in known.load() for region in defect.regions}
     assert named.isdisjoint(name.removeprefix(COMPLEX) for name in OF_THEIR_OWN)
 
 
