@@ -14,8 +14,8 @@ from gradcheck.hunt import monitor
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.graph_problem import count_on
 from gradcheck.hunt.known_graphs import ancestry
+from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 
 Array = np.ndarray[Any, Any]

@@ -1,8 +1,8 @@
-"""A graph as a function of coordinates, and which of its nodes are not smooth, by the catalogue's declarations."""
+"""A graph as a function of coordinates: its values at many points, and its derivatives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -31,64 +31,16 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, values_of
 from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
-from gradcheck.hunt.opspec import Distances
+from gradcheck.hunt.nonsmooth import NonsmoothNodes, crossings, nonsmooth_nodes
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.sampling import LinePoints
+from gradcheck.numerics.sampling import FIRST, LinePoints, largest_steps
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class NonsmoothNodes:
-    """The positions of nodes at a kink, at a singular point, and at a point where they are C1 but not C2.
-
-    `kinked_elements` is the number of elements, of all nodes, that are at a kink.
-    """
-
-    kinks: tuple[int, ...]
-    singular: tuple[int, ...]
-    curvature_jumps: tuple[int, ...]
-    kinked_elements: int
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The positions of all nodes that are not smooth."""
-        return (*self.kinks, *self.singular, *self.curvature_jumps)
-
-    @property
-    def composed(self) -> bool:
-        """Whether the derivative is a convention, at a composed kink: two kinks or more, or a singular point."""
-        return len(self.kinks) > 1 or bool(self.singular)
-
-
-def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float] | None = None) -> NonsmoothNodes:
-    """The nodes that are not smooth, given the values at all positions, or may not be, given what these have lost."""
-    kinks: dict[int, int] = {}
-    singular: dict[int, int] = {}
-    curvature_jumps: dict[int, int] = {}
-    for position, node in graph.positions():
-        spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
-        declared = (spec.kinks, kinks), (spec.singular, singular), (spec.curvature_jumps, curvature_jumps)
-        unit = None if lost is None else max(lost[parent] for parent in node.parents)
-        for distances, found in declared:
-            if count := count_on(distances, arguments, node.attributes, unit):
-                found[position] = count
-    return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), sum(kinks.values()))
-
-
-def count_on(
-    distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any], unit: float | None = None
-) -> int:
-    """How many of the declared distances are zero, within 64 units: by default the last place of the largest value."""
-    if distances is None or not all(value.size for value in values):
-        return 0
-    away = np.asarray(distances(*values, **attributes))
-    if unit is None:
-        unit = float(np.finfo(values[0].dtype).eps) * max(float(np.abs(value).max()) for value in values)
-    return int(np.sum(away <= 64 * unit))
-
-
 EXACT = ROUNDOFF["float64"]
+FINEST = 4
+"""Estimates need more than so many of the finest steps of a row."""
 FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
@@ -208,6 +160,21 @@ class GraphProblem(Problem):
         lost = [max(float(np.max(np.abs(row[i] - value), initial=0)) for row in rows) for i, value in values]
         places = nonsmooth_nodes(self.graph, self.intermediates, lost).positions
         return tuple(place for place in places if place not in self.nonsmooth_nodes.positions)
+
+    @property
+    def hidden_kinks(self) -> Array:
+        """Which coordinates pass a kink or leap within the finest steps, of which differences show nothing, (n,).
+
+        What is 6e-13 away for a coordinate may be far for the roundings of the node's arguments.
+        """
+        axes = np.eye(self.point.size)
+        moves = FIRST.steps[-FINEST] * largest_steps(self.point, axes, FIRST, eps=self.roundoff)[:, None] * axes
+        points = np.concatenate([self.point[None, :], self.point + moves, self.point - moves])
+        try:
+            rows = [value.numpy() for value in forward(self.graph, self.tensors(points), points=True)]
+        except tf.errors.OpError:
+            return np.zeros(len(axes), bool)
+        return crossings(self.graph, rows)
 
     @property
     def smooth(self) -> bool:

@@ -220,10 +220,11 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
 def _where_first_decides(
     problem: GraphProblem, tables: list[Comparison], first: Comparison | None = None
 ) -> list[Comparison]:
-    """Second derivatives, inconclusive where only a coordinate whose first derivative is inconclusive makes them wrong.
+    """Second derivatives, inconclusive where only coordinates that may be at a kink make them wrong.
 
-    A clip to 1e-7 and more kinks a tenth of a millionth beside an input of 0: the gradients of all other coordinates
-    kink there along a direction that moves this one. What is wrong along the rest of the direction, too, is wrong.
+    Their first derivatives are inconclusive, or the kink is nearer than the finest step. A clip to 1e-7 and more kinks
+    a tenth of a millionth beside an input of 0: the gradients of all other coordinates kink there along a direction
+    that moves this one. What is wrong along the rest of the direction, too, is wrong.
     """
     n = problem.point.size
     if n > SMALL or not any(table.any(Verdict.MISMATCH) for table in tables):
@@ -231,7 +232,7 @@ def _where_first_decides(
     if first is None:
         plain = replace(problem, mode=PLAIN)
         first = _without_hidden_terms(plain, one_by_one(plain, Tolerance(), range(n), range(1)))
-    decided = ~first.where(Verdict.INCONCLUSIVE)[:, 0]
+    decided = ~first.where(Verdict.INCONCLUSIVE)[:, 0] & ~problem.hidden_kinks
     rest = np.where(decided, problem.direction, 0.0)
     if (rest == problem.direction).all():
         return tables

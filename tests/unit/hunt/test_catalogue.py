@@ -34,7 +34,8 @@ from gradcheck.hunt.catalogue.language import traced, traced_anew
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.graph_problem import GraphProblem, count_on
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.hunt.opspec import Choice, Distances, OpSpec
 
 Array = np.ndarray[Any, Any]

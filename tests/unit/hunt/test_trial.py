@@ -542,6 +542,23 @@ def test_what_is_wrong_without_that_coordinate_is_wrong(orders: tuple[int, ...])
         assert trial.run(clipped_beside(), orders).result.orders[2].verdict == Verdict.MISMATCH
 
 
+def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -> None:
+    """The norm has a kink at a solution of zero, which is 6e-13 beside one element of the matrix."""
+    drawn = graph(
+        [[[-2.0, 0.0], [0.0, 1.5]], [[1e6], [-3.1e-7]], 0.93, math.pi, [0.5]],
+        Node.of("solve", 0, 1, adjoint=False),
+        Node.of("norm", 5, axis=-2, keepdims=False, power=1),
+        Node.of("scan_from", 6, 2, reverse=True),
+        Node.of("tensor_scatter_nd_add", 7, 7, indices=(0,)),
+        *(Node.of("sigmoid", 8), Node.of("softplus_grad", 8, 9), Node.of("atan2", 10, 3)),
+        Node.of("softplus_grad", 11, 4),
+    )
+    checked = trial.run(drawn)
+    assert checked.problem.smooth
+    assert checked.problem.hidden_kinks.tolist() == [place == 2 for place in range(9)]
+    assert checked.result.orders[2].verdict == Verdict.INCONCLUSIVE
+
+
 def test_a_tf_function_whose_gradient_cannot_be_made_is_a_finding() -> None:
     """TensorFlow makes the gradient where the function is called under a tape, and raises there already."""
     drawn = Graph(

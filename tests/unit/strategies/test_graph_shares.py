@@ -18,7 +18,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_json, to_json
-from gradcheck.hunt.graph_problem import nonsmooth_nodes
+from gradcheck.hunt.nonsmooth import nonsmooth_nodes
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 
 ORDERS = pytest.mark.parametrize("order", [1, 2])

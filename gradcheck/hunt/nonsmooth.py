@@ -1,0 +1,84 @@
+"""Which nodes of a graph are not smooth at its inputs, or beside them, by the catalogue's declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.opspec import Distances
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class NonsmoothNodes:
+    """The positions of nodes at a kink, at a singular point, and at a point where they are C1 but not C2.
+
+    `kinked_elements` is the number of elements, of all nodes, that are at a kink.
+    """
+
+    kinks: tuple[int, ...]
+    singular: tuple[int, ...]
+    curvature_jumps: tuple[int, ...]
+    kinked_elements: int
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of all nodes that are not smooth."""
+        return (*self.kinks, *self.singular, *self.curvature_jumps)
+
+    @property
+    def composed(self) -> bool:
+        """Whether the derivative is a convention, at a composed kink: two kinks or more, or a singular point."""
+        return len(self.kinks) > 1 or bool(self.singular)
+
+
+def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float] | None = None) -> NonsmoothNodes:
+    """The nodes that are not smooth, given the values at all positions, or may not be, given what these have lost."""
+    kinks: dict[int, int] = {}
+    singular: dict[int, int] = {}
+    curvature_jumps: dict[int, int] = {}
+    for position, node in graph.positions():
+        spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
+        declared = (spec.kinks, kinks), (spec.singular, singular), (spec.curvature_jumps, curvature_jumps)
+        unit = None if lost is None else max(lost[parent] for parent in node.parents)
+        for distances, found in declared:
+            if count := count_on(distances, arguments, node.attributes, unit):
+                found[position] = count
+    return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), sum(kinks.values()))
+
+
+def count_on(
+    distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any], unit: float | None = None
+) -> int:
+    """How many of the declared distances are zero, within 64 units: by default the last place of the largest value."""
+    if distances is None or not all(value.size for value in values):
+        return 0
+    away = np.asarray(distances(*values, **attributes))
+    if unit is None:
+        unit = float(np.finfo(values[0].dtype).eps) * max(float(np.abs(value).max()) for value in values)
+    return int(np.sum(away <= 64 * unit))
+
+
+def crossings(graph: Graph, rows: Sequence[Array]) -> Array:
+    """Between which of k pairs of points a node passes a kink, a leap or a jump of the curvature, (k,).
+
+    `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
+    the left of them. The distance from what is passed on one side is at least twice as large on the other.
+    """
+    found = np.zeros(len(rows[0]) // 2, bool)
+    for _, node in graph.positions():
+        spec, arguments = CATALOGUE[node.op], [rows[parent] for parent in node.parents]
+        for distances in (spec.kinks, spec.singular, spec.curvature_jumps):
+            if distances is not None and all(value.size for value in arguments):
+                with np.errstate(all="ignore"):
+                    away = np.array([distances(*row, **node.attributes) for row in zip(*arguments, strict=True)])
+                    here, right, left = np.split(away.reshape(len(away), -1), [1, 1 + len(found)])
+                    passed = np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)
+                found |= passed.any(axis=1)
+    return found
