@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,24 @@ def inner_optimizer(optimizer: Any) -> Any:
 def rate_variable(optimizer: Any) -> Any:
     """The variable that holds an optimizer's learning rate; None where none does."""
     return variable_of(getattr(inner_optimizer(optimizer), "_learning_rate", None))
+
+
+@contextmanager
+def twice_the_scale(optimizers: Iterable[Any]) -> Iterator[None]:
+    """Inside, optimizers multiply losses by twice as much; a variable that holds the scale is left to the caller."""
+    with ExitStack() as stack:
+        for optimizer in {id(one): one for one in optimizers}.values():
+            if (scale := scale_variable(optimizer)) is not None:
+                scale.assign(2 * scale)
+            elif (factor := getattr(optimizer, "loss_scale_factor", None)) is not None:
+                stack.callback(setattr, optimizer, "loss_scale_factor", factor)
+                optimizer.loss_scale_factor = 2 * factor
+        yield
+
+
+def scale_variable(optimizer: Any) -> Any:
+    """The variable that holds by what an optimizer multiplies losses; None where none does."""
+    return variable_of(getattr(optimizer, "dynamic_scale", None))
 
 
 def loss_scale(optimizer: Any) -> Any:

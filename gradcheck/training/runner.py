@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.frozen_layers import CalledLayers
 from gradcheck.training.gradient_changes import alike
-from gradcheck.training.optimizers import OptimizerCall
+from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
@@ -86,6 +87,8 @@ class StepRunner:
         self._own: OwnLoss | None = None
         self._held: Sequence[Updated] = ()
         self._scale = 1.0
+        self._unmultiplied = frozenset[int]()
+        self._scales_known = False
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -167,7 +170,25 @@ class StepRunner:
             python.restore()
         made = StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
         self._scale = made.scale
-        return made
+        if not self._scales_known:
+            self._scales_known, self._unmultiplied = True, self._forgotten_scales(made)
+        return replace(made, unmultiplied=self._unmultiplied)
+
+    def _forgotten_scales(self, run: StepRun) -> frozenset[int]:
+        """The numbers of the derivatives whose loss stays as it is where the optimizer's scale is twice as large."""
+        changed, again = self._changed or UNCHANGED, list[Any]()
+        scaling = [call.optimizer for call in run.recording.optimizer_calls if call.scale != 1.0]
+        # What a step changes is put back before every run.
+        if not scaling or any(changed.holds(scale_variable(optimizer)) for optimizer in scaling):
+            return frozenset()
+        with suppress(Exception), state_restored(), self._guard.active(), twice_the_scale(scaling):
+            again = self._run_without_update().recording.of_variables  # it may need its update to run
+        pairs = zip(run.recording.of_variables, again, strict=False)
+        return frozenset(
+            number
+            for number, (one, other) in enumerate(pairs)
+            if np.isfinite(one.loss) and one.loss != 0 and alike([one.loss], [other.loss])
+        )
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
@@ -219,7 +240,10 @@ class StepRunner:
                 returned = self._call()
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, (), (), own=self._own_number, known_scale=self._scale)
+        number, scale, forgotten = self._own_number, self._scale, self._unmultiplied
+        return StepRun(
+            returned, self.variables, recording, (), (), own=number, known_scale=scale, unmultiplied=forgotten
+        )
 
     @property
     def _own_number(self) -> int | None:

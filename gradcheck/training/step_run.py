@@ -26,7 +26,8 @@ class StepRun:
 
     `listed` are the variables that it returns gradients for, where these are more than those that are checked; `own` is
     the number of the derivative with respect to variables whose loss counts, where that is not what the step returned.
-    A run whose optimizers were not called has the scale that is known of one where they were.
+    A run whose optimizers were not called has the scale that is known of one where they were. `unmultiplied` are the
+    numbers of the derivatives whose loss the step forgot to multiply by it.
     """
 
     returned: Any
@@ -37,6 +38,7 @@ class StepRun:
     listed: tuple[Any, ...] = ()
     own: int | None = None
     known_scale: float = 1.0
+    unmultiplied: frozenset[int] = frozenset()
 
     @property
     def _first(self) -> Any:
@@ -55,9 +57,14 @@ class StepRun:
 
     def scale_of(self, taken: TapeGradient) -> float:
         """By what the step multiplied the loss that a tape differentiated."""
+        if self._forgets_scale(taken):
+            return 1.0
         calls = self.recording.optimizer_calls
         scales = (call.scale for call in calls if any(taken.has(variable_of(one)) for one in call.variables))
         return next(scales, 1.0)
+
+    def _forgets_scale(self, taken: TapeGradient) -> bool:
+        return any(self.recording.of_variables[number] is taken for number in self.unmultiplied)
 
     def unscaled_loss(self, taken: TapeGradient) -> Any:
         """The loss that a tape differentiated, as it was before it was scaled."""
@@ -85,15 +92,15 @@ class StepRun:
 
     def _differentiated_loss(self, returned: Any) -> Any:
         wanted = {id(variable) for variable in self.variables}
-        losses = [
-            taken.loss
+        found = [
+            taken
             for taken in self.recording.tape_gradients
             if not wanted or wanted & {id(variable_of(source)) for source in taken.sources}
         ]
-        if len(losses) == 1:
-            return losses[0] / tf.cast(self.scale, losses[0].dtype)
+        if len(found) == 1:
+            return unscaled(found[0].loss, 1.0 if self._forgets_scale(found[0]) else self.scale)
         raise TypeError(
-            f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(losses)} "
+            f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(found)} "
             f"losses for the variables that are checked, so that it is unclear which is meant; {WANTED}; or check "
             "those alone whose gradient one tape gives, by variables="
         )

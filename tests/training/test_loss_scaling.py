@@ -98,13 +98,44 @@ def test_a_part_outside_of_the_tape_of_a_scaled_loss() -> None:
         assert_step(step)
 
 
-def test_a_loss_that_is_not_multiplied_by_the_scale_is_told() -> None:
+@pytest.mark.parametrize("returned", [True, False])
+@pytest.mark.parametrize("optimizer", [scaling, lambda: keras.optimizers.SGD(0.1, loss_scale_factor=32768.0)])
+def test_a_loss_that_is_not_multiplied_by_the_scale_is_told(optimizer: Any, returned: bool) -> None:
+    weight, given = tf.Variable([1.0, 2.0]), optimizer()
+    step = scaled_step(lambda w: tf.reduce_sum(w**2), weight, returned=returned, scale=False, optimizer=given)
     with pytest.raises(GradientMismatch) as caught:
-        assert_step(scaled_step(lambda w: tf.reduce_sum(w**2), tf.Variable([1.0, 2.0]), returned=True, scale=False))
+        assert_step(step)
     assert (
-        "LossScaleOptimizer divides gradients by 32768, and those of the tape are of a loss that was not multiplied by "
-        "it\n    remedy       let the tape differentiate optimizer.scale_loss(loss)"
+        f"{type(given).__name__} divides gradients by 32768, and those of the tape are of a loss that was not "
+        "multiplied by it\n    remedy       let the tape differentiate optimizer.scale_loss(loss)"
     ) in str(caught.value)
+
+
+def test_nor_in_a_train_step_that_returns_a_dict() -> None:
+    class Forgetful(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.all = keras.layers.Dense(1)
+
+        def call(self, x: Any) -> Any:
+            return self.all(x)
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    model, optimizer = Forgetful(), scaling()
+    model.compile(optimizer, "mse")
+    model(BATCH[0])
+    optimizer.build(model.trainable_variables)
+    scale = float(optimizer.dynamic_scale)
+    with pytest.raises(GradientMismatch, match=r"are of a loss that was not multiplied by it"):
+        assert_step(model.train_step, tuple(map(tf.constant, BATCH)))
+    assert float(optimizer.dynamic_scale) == scale
 
 
 def in_half_precision(w: Any) -> Any:
