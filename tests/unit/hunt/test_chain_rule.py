@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.comparison import second_order
 from gradcheck.comparison.tables import Comparison, combined
-from gradcheck.hunt import chain_rule, trial
+from gradcheck.hunt import chain_rule, graph_check, trial
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -40,7 +40,7 @@ def always(_problem: GraphProblem, _order: int) -> bool:
 def test_both_are_those_of_nested_tapes(name: str) -> None:
     problem = GraphProblem.evaluated(GRAPHS[name])
     gradient, products = problem.derivatives(np.ones(1), problem.direction[None, :])
-    for trusted in (always, trial.agrees):
+    for trusted in (always, graph_check.agrees):
         found = chain_rule_gradient(problem, trusted), chain_rule_products(problem, trusted)
         assert found[0] is not None
         assert found[0].gradient == pytest.approx(gradient.values[0], rel=1e-12)
@@ -80,7 +80,7 @@ def test_differences_that_contradict_the_chain_rule_accuse_nobody(
         sums = {name: problem.direction[None, :] @ getattr(table, name) for name in ("autodiff", "difference")}
         return [table, replace(combined(lambda part: part[:1], table), columns=(None,), **sums)]
 
-    monkeypatch.setattr(trial, "compare_second", missing)
+    monkeypatch.setattr(graph_check, "compare_second", missing)
     found = trial.run(graph, (2,)).result.orders[2]
     assert found.verdict == verdict
 
@@ -88,7 +88,7 @@ def test_differences_that_contradict_the_chain_rule_accuse_nobody(
 def test_of_large_nodes_no_jacobian_is_taken() -> None:
     count = chain_rule.LARGEST + 1
     graph = Graph((Input((count,), (0.5,) * count),), (Node.of("sin", 0), Node.of("square", 1)))
-    assert chain_rule_products(GraphProblem.evaluated(graph), trial.agrees) is None
+    assert chain_rule_products(GraphProblem.evaluated(graph), graph_check.agrees) is None
 
 
 def test_right_nodes_with_a_wrong_derivative_between_them_stay_a_mismatch() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gradcheck.autodiff.mode import Mode
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.tables import Comparison
-from gradcheck.hunt import trial
+from gradcheck.hunt import graph_check, trial
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
@@ -122,7 +122,7 @@ def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.Monkey
             replace(table, difference=1.01 * table.difference).marked(everywhere, Verdict.MISMATCH, Kind.WRONG_VALUE)
         ]
 
-    monkeypatch.setattr(trial, "first_order", off)
+    monkeypatch.setattr(graph_check, "first_order", off)
     bent = graph([[0.0, 0.5, -0.5]], Node.of("elu", 0), Node.of("square", 1))
     assert GraphProblem.evaluated(bent).nonsmooth_nodes.curvature_jumps == (1,)
     assert trial.run(bent, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE

@@ -1,0 +1,231 @@
+"""The check of a graph's derivatives, order by order, and what excuses them where differences see less than they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import coordinate_count
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.comparison.first_order import compare_first, compare_gradients
+from gradcheck.comparison.lines import Lines
+from gradcheck.comparison.probes import SMALL, first_order, one_by_one
+from gradcheck.comparison.second_order import compare_products, compare_second
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance
+from gradcheck.hunt.blame import alone
+from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.numerics.difference import first_difference, second_difference
+from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.sampling import joined
+from gradcheck.result import Kind, OrderResult, Reason, Verdict
+
+Array = np.ndarray[Any, Any]
+Checked = tuple[OrderResult, Sequence[Comparison]]
+"""The result of an order, and the tables of comparisons that it sums up (none where nothing was compared)."""
+
+PROBES = 8
+
+ANOTHER = Kind.WRONG_VALUE, Kind.MISSING
+"""Autodiff has another value than the estimate, or none, which counts as zero."""
+
+OFF = 0.1
+"""Where the chain rule's value misses the finite-difference estimate by this part of what autodiff's does, that is why:
+by what differences miss, or by what the nodes' own derivatives round.
+"""
+
+ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
+"""Why derivatives are inconclusive where values have lost digits."""
+
+
+def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:
+    """The check of each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
+    if set(orders) == {1, 2} and problem.smooth and not problem.empty and problem.point.size <= SMALL:
+        try:
+            first, second = compare_both_orders(problem)
+        except (DerivativeRaisedError, WrongShapeError):
+            pass  # each order reports what it raises
+        else:
+            first = _without_hidden_terms(problem, first)
+            second = _without_hidden_products(problem, _where_first_decides(problem, second, first))
+            tables = {1: [first], 2: second}
+            return {order: _decided(problem, order, tables[order]) for order in orders}
+    return {order: check_order(problem, order) for order in orders}
+
+
+def check_order(problem: GraphProblem, order: int) -> Checked:
+    """The check of one order, second derivatives along the problem's direction. Raises ModeUnavailableError."""
+    nodes = problem.nonsmooth_nodes
+    if problem.empty:
+        return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), ()
+    if nodes.composed:
+        note = "more than one node is at a kink, or one at a singular point"
+        return undecided(order, Reason.COMPOSED_KINK, note), ()
+    if order == 2 and (nodes.kinks or nodes.curvature_jumps):
+        return undecided(order, Reason.HIGHER_KINK, "a node has no second derivative at its arguments"), ()
+    try:
+        if order == 2:
+            tables = compare_second(problem, problem.direction[None, :], np.ones(1), Tolerance())
+            tables = _without_hidden_products(problem, _where_first_decides(problem, tables))
+        else:
+            # The subgradient test at a kink looks at every output by itself.
+            compared = replace(problem, cotangent=None) if nodes.kinks else problem
+            tables = [_without_hidden_terms(problem, table) for table in first_order(compared, Tolerance(), PROBES)]
+    except DerivativeRaisedError as error:
+        return broken(order, Kind.RAISES, "the inputs", str(error)), ()
+    except WrongShapeError as error:
+        return broken(order, Kind.SHAPE, error.source, str(error)), ()
+    return _decided(problem, order, tables)
+
+
+def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) -> Checked:
+    """What the comparisons say, undecided where inner values are not known well enough to tell where a kink lies.
+
+    The nearest integer times y, of a y that has lost its digits but for two behind the point: every difference that
+    shows more than rounding spans many of its stairs.
+    """
+    result = summarise(order, tables, problem.sources)
+    if result.verdict != Verdict.MISMATCH:
+        return result, tables
+    if problem.nonsmooth_nodes.kinked_elements > 1:
+        # Several elements of one node at their kinks compose like several nodes do.
+        return undecided(order, Reason.COMPOSED_KINK, "more than one element of a node is at a kink"), ()
+    if not (blurred := problem.blurred_nodes):
+        return result, tables
+    nodes = dict(problem.graph.positions())
+    names = ", ".join(dict.fromkeys(nodes[place].op for place in blurred))
+    note = f"the arguments of {names} lie as near to a kink or leap as they have lost digits"
+    return undecided(order, Reason.ILL_CONDITIONED, note), ()
+
+
+def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Comparison]]:
+    """The derivatives of one number along the axes, and the second one along the direction, beside their estimates.
+
+    The gradient under test is the one that autodiff's second derivative passes through. One batch holds the values on
+    all lines, one tableau the differences of all values and of the gradient. Raises DerivativeRaisedError and
+    WrongShapeError.
+    """
+    n, cotangent, line = problem.point.size, np.ones(1), problem.direction[None, :]
+    on_axes, on_line = slice(None, n), slice(n, n + 1)
+    gradient, products = problem.derivatives(cotangent, line)
+    lines = Lines(problem, np.concatenate([np.eye(n), line]), cotangent[None, :], Tolerance())
+    values, gradients = lines.sample(), replace(lines.some(on_line), gradients=True).sample()
+    sample = joined(values, gradients.apart())
+    rounding = rounding_of(sample)
+    slopes = first_difference(sample, rounding)
+    curvatures = second_difference(sample, slopes, rounding)
+    first = compare_gradients(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
+    estimates = slopes.lines(slice(n + 1, None)).turned, curvatures.lines(on_line)
+    second = compare_products(lines.some(on_line), products, gradients, values.lines(on_line), estimates)
+    return replace(first, columns=tuple(range(n)), rows=(0,)), second
+
+
+def _where_first_decides(
+    problem: GraphProblem, tables: list[Comparison], first: Comparison | None = None
+) -> list[Comparison]:
+    """Second derivatives, inconclusive where only coordinates that may be at a kink make them wrong.
+
+    Their first derivatives are inconclusive, or the kink is nearer than the finest step. A clip to 1e-7 and more kinks
+    a tenth of a millionth beside an input of 0: the gradients of all other coordinates kink there along a direction
+    that moves this one. What is wrong along the rest of the direction, too, is wrong.
+    """
+    n = problem.point.size
+    if n > SMALL or not any(table.any(Verdict.MISMATCH) for table in tables):
+        return tables
+    if first is None:
+        plain = replace(problem, mode=PLAIN)
+        first = _without_hidden_terms(plain, one_by_one(plain, Tolerance(), range(n), range(1)))
+    decided = ~first.where(Verdict.INCONCLUSIVE)[:, 0] & ~problem.hidden_kinks
+    rest = np.where(decided, problem.direction, 0.0)
+    if (rest == problem.direction).all():
+        return tables
+    if rest.any():
+        along_rest = compare_second(problem, rest[None, :], np.ones(1), Tolerance())
+        if any(table.any(Verdict.MISMATCH) for table in along_rest):
+            return tables
+    return [replace(table.excused(True, Reason.ILL_CONDITIONED), alone=None) for table in tables]
+
+
+def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Comparison:
+    """The table without mismatches that the chain rule contradicts.
+
+    Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
+    is no nearer to the differences of the whole, these have missed what is small beside its other terms, or a kink.
+    Where a node's cannot be told for its rounding, they cannot tell it behind others, either.
+    """
+    columns = [column for column in table.columns if column is not None]
+    missed = table.where(Verdict.MISMATCH, *ANOTHER)
+    kinked = bool(problem.nonsmooth_nodes.kinks)
+    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.rows)
+    if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
+        return table
+
+    @cache
+    def moved() -> Array | None:  # alike for all outputs
+        tangents = tangents_at_kink(problem, agrees)
+        return None if tangents is None else tangents[columns]
+
+    expected = np.full(missed.shape, np.nan)
+    outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
+    for row in np.flatnonzero(missed.any(axis=0)):
+        under = replace(problem, cotangent=outputs[table.rows[row]]) if kinked else problem
+        verdicts: list[Verdict] = []
+        pulled = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
+        if pulled is not None:
+            decides = not kinked or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
+            expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
+    return _without_missed(table, expected)
+
+
+def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) -> Array | bool:
+    """Where the only node at a kink has a derivative between its one-sided slopes, along what a coordinate moves it.
+
+    At a tie each partial derivative may be possible and all together not.
+    """
+    if moved is None or (kink := problem.nonsmooth_nodes.kinks[0]) not in pulled.cotangents:
+        return False
+    one = GraphProblem.evaluated(alone(problem.graph, kink, problem.intermediates), pulled.cotangents[kink])
+    found: Array = np.asarray(~moved.any(axis=1))
+    if not found.all():
+        slopes = compare_first(one, moved[~found], np.ones((1, 1)), Tolerance())
+        found[~found] = slopes.where(Verdict.AGREE)[:, 0]
+    return found
+
+
+def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:
+    """The same for second derivatives along the problem's direction."""
+    wrong = any(table.any(Verdict.MISMATCH) for table in tables)
+    applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
+    if not (applies and wrong) or (products := chain_rule_products(problem, agrees)) is None:
+        return tables
+    whole, found = problem.direction @ products, []
+    for table in tables:
+        expected = np.array([whole if column is None else products[column] for column in table.columns])[:, None]
+        left = _without_missed(table, expected)
+        found.append(left if left.any(Verdict.MISMATCH) else replace(left, alone=None))
+    return found
+
+
+def _without_missed(table: Comparison, expected: Array) -> Comparison:
+    """The table without wrong values where the chain rule's, `expected`, misses the estimates, too."""
+    off = np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
+    return table.marked(table.where(Verdict.MISMATCH, *ANOTHER) & off, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def agrees(problem: GraphProblem, order: int) -> bool:
+    """Whether a problem's derivatives of an order agree with their estimates."""
+    return check_order(problem, order)[0].verdict == Verdict.AGREE
+
+
+def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdict]) -> bool:
+    """Whether they do, but for entries that cannot be told for the rounding of the values; notes the verdict."""
+    result, tables = check_order(problem, order)
+    verdicts.append(result.verdict)
+    lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)
+    return lost or result.verdict == Verdict.AGREE
