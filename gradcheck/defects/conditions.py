@@ -43,6 +43,11 @@ def _equal_singular_values(matrices: Array) -> bool:
     return bool(np.any((-np.diff(values) <= 1e-6 * values[:, :1]) & (values[:, 1:] > ZERO * values[:, :1])))
 
 
+def _close_singular_values(matrices: Array) -> bool:
+    """Whether the squares of two singular values are so close that 1e-20 matters beside the square of their gap."""
+    return bool(np.any(-np.diff(_singular_values(matrices) ** 2) <= 1e-5))
+
+
 def _vanishing_singular_values(matrices: Array) -> bool:
     """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
 
@@ -130,6 +135,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "over 2 rows and columns": lambda matrices: min(matrices.shape[-2:]) > 2,
     "singular": _singular,
     "equal singular values": _equal_singular_values,
+    "close singular values": _close_singular_values,
     "vanishing singular values": _vanishing_singular_values,
     "equal eigenvalues": _equal_eigenvalues,
 }
