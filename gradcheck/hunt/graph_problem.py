@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 
 EXACT = ROUNDOFF["float64"]
-FINEST = 4
+UNSEEN = 4
 """Estimates need more than so many of the finest steps of a row."""
 FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
@@ -168,7 +168,7 @@ class GraphProblem(Problem):
         What is 6e-13 away for a coordinate may be far for the roundings of the node's arguments.
         """
         axes = np.eye(self.point.size)
-        moves = FIRST.steps[-FINEST] * largest_steps(self.point, axes, FIRST, eps=self.roundoff)[:, None] * axes
+        moves = FIRST.steps[-UNSEEN] * largest_steps(self.point, axes, FIRST, eps=self.roundoff)[:, None] * axes
         points = np.concatenate([self.point[None, :], self.point + moves, self.point - moves])
         try:
             rows = [value.numpy() for value in forward(self.graph, self.tensors(points), points=True)]

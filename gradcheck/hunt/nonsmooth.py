@@ -57,12 +57,19 @@ def count_on(
     distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any], unit: float | None = None
 ) -> int:
     """How many of the declared distances are zero, within 64 units: by default the last place of the largest value."""
-    if distances is None or not all(value.size for value in values):
+    away = _measured(distances, values, attributes)
+    if away is None:
         return 0
-    away = np.asarray(distances(*values, **attributes))
     if unit is None:
         unit = float(np.finfo(values[0].dtype).eps) * max(float(np.abs(value).max()) for value in values)
     return int(np.sum(away <= 64 * unit))
+
+
+def _measured(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> Array | None:
+    """The declared distances; None where none are, or there are no elements."""
+    if distances is None or not all(value.size for value in values):
+        return None
+    return np.asarray(distances(*values, **attributes))
 
 
 def crossings(graph: Graph, rows: Sequence[Array]) -> Array:
@@ -73,12 +80,20 @@ def crossings(graph: Graph, rows: Sequence[Array]) -> Array:
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
-        spec, arguments = CATALOGUE[node.op], [rows[parent] for parent in node.parents]
+        spec, points = CATALOGUE[node.op], list(zip(*(rows[parent] for parent in node.parents), strict=True))
         for distances in (spec.kinks, spec.singular, spec.curvature_jumps):
-            if distances is not None and all(value.size for value in arguments):
-                with np.errstate(all="ignore"):
-                    away = np.array([distances(*row, **node.attributes) for row in zip(*arguments, strict=True)])
-                    here, right, left = np.split(away.reshape(len(away), -1), [1, 1 + len(found)])
-                    passed = np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)
-                found |= passed.any(axis=1)
+            found |= _passed(distances, points, node.attributes)
     return found
+
+
+def _passed(
+    distances: Distances | None, points: Sequence[Sequence[Array]], attributes: Mapping[str, Any]
+) -> Array | bool:
+    with np.errstate(all="ignore"):
+        measured = [_measured(distances, point, attributes) for point in points]
+        if measured[0] is None:
+            return False
+        away: Array = np.array(measured, np.float64).reshape(len(points), -1)
+        here, right, left = np.split(away, [1, 1 + len(points) // 2])
+        nearer = np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)
+    return np.asarray(nearer.any(axis=1))

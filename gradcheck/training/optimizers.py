@@ -16,6 +16,8 @@ from gradcheck.autodiff.sources import variable_of
 
 METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
 """The methods by which optimizers are given gradients, and the name of the argument that holds them."""
+SCALES = ("dynamic_scale", "loss_scale_factor")
+"""The attributes of an optimizer, one of which may hold by what it multiplies losses."""
 ApplyGradients = Callable[[Sequence[Any]], Any]
 """Gives an optimizer pairs of a gradient and a variable."""
 
@@ -114,28 +116,32 @@ def rate_variable(optimizer: Any) -> Any:
     return variable_of(getattr(inner_optimizer(optimizer), "_learning_rate", None))
 
 
+def _scale(optimizer: Any) -> tuple[str, Any]:
+    """The attribute that holds by what an optimizer multiplies losses, and that; None where none does."""
+    found = ((name, getattr(optimizer, name, None)) for name in SCALES)
+    return next((pair for pair in found if pair[1] is not None), ("", None))
+
+
+def scale_variable(optimizer: Any) -> Any:
+    """The variable that holds by what an optimizer multiplies losses; None where none does."""
+    return variable_of(_scale(optimizer)[1])
+
+
 @contextmanager
 def twice_the_scale(optimizers: Iterable[Any]) -> Iterator[None]:
     """Inside, optimizers multiply losses by twice as much; a variable that holds the scale is left to the caller."""
     with ExitStack() as stack:
         for optimizer in {id(one): one for one in optimizers}.values():
-            if (scale := scale_variable(optimizer)) is not None:
-                scale.assign(2 * scale)
-            elif (factor := getattr(optimizer, "loss_scale_factor", None)) is not None:
-                stack.callback(setattr, optimizer, "loss_scale_factor", factor)
-                optimizer.loss_scale_factor = 2 * factor
+            name, scale = _scale(optimizer)
+            if (variable := variable_of(scale)) is not None:
+                variable.assign(2 * variable)
+            elif scale is not None:
+                stack.callback(setattr, optimizer, name, scale)
+                setattr(optimizer, name, 2 * scale)
         yield
-
-
-def scale_variable(optimizer: Any) -> Any:
-    """The variable that holds by what an optimizer multiplies losses; None where none does."""
-    return variable_of(getattr(optimizer, "dynamic_scale", None))
 
 
 def loss_scale(optimizer: Any) -> Any:
     """By what an optimizer multiplies losses, a scalar tensor: its gradients are those of the scaled loss."""
-    for name in ("dynamic_scale", "loss_scale_factor"):
-        scale = getattr(optimizer, name, None)
-        if scale is not None:
-            return tf.convert_to_tensor(scale)
-    return tf.constant(1.0)
+    scale = _scale(optimizer)[1]
+    return tf.convert_to_tensor(1.0 if scale is None else scale)

@@ -88,7 +88,6 @@ class StepRunner:
         self._held: Sequence[Updated] = ()
         self._scale = 1.0
         self._unmultiplied = frozenset[int]()
-        self._scales_known = False
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -157,21 +156,21 @@ class StepRunner:
         """
         python = self._put_back() if restore_python else PythonState(self.step, generators_only=True)
         before = tuple(variable.numpy() for variable in self.variables)
-        drawing = generators()
+        drawing, first = generators(), self._changed is None
         try:
             with state_restored() as snapshot, self._guard.active(), self._recorder.recording() as recording:
                 with self._environment(before):
                     returned = tf.nest.map_structure(as_it_is, self._call())
                 after = self._values()
-                if self._changed is None:  # every run starts from the same state, and changes the same
+                if first:  # every run starts from the same state, and changes the same
                     used = tuple(generator for generator in drawing if generator.used)
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
             python.restore()
         made = StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
         self._scale = made.scale
-        if not self._scales_known:
-            self._scales_known, self._unmultiplied = True, self._forgotten_scales(made)
+        if first:
+            self._unmultiplied = self._forgotten_scales(made)
         return replace(made, unmultiplied=self._unmultiplied)
 
     def _forgotten_scales(self, run: StepRun) -> frozenset[int]:

@@ -16,43 +16,40 @@ w = tf.Variable([[0.5], [-0.25]], dtype=tf.float64, name="w")
 s = tf.Variable(0.5, dtype=tf.float64, name="s")
 
 
-def beside(argument: Code) -> Code:
-    """Code whose custom gradient takes an argument, and uses a tensor beside it."""
+def code_of(argument: Code, scaled_by: Callable[[Any], Callable[[Any], Any]]) -> Code:
+    """Code that calls a custom gradient, which uses a tensor beside its argument."""
 
     def code() -> Any:
         with tf.GradientTape() as tape:
             e = tf.exp(s)
-
-            @tf.custom_gradient
-            def scaled(given: tf.Tensor) -> Any:
-                return given * e, lambda upstream: upstream * e
-
-            loss = tf.reduce_mean(scaled(argument()) ** 2)  # captures
+            loss = tf.reduce_mean(scaled_by(e)(argument()) ** 2)  # captures
         return tape.gradient(loss, s)
 
     return code
 
 
-def in_a_function_that_it_calls() -> Any:
-    with tf.GradientTape() as tape:
-        e = tf.exp(s)
+def by_itself(e: Any) -> Callable[[Any], Any]:
+    @tf.custom_gradient
+    def scaled(given: tf.Tensor) -> Any:
+        return given * e, lambda upstream: upstream * e
 
-        @tf.custom_gradient
-        def inner(given: tf.Tensor) -> Any:
-            return given * e, lambda upstream: upstream * e
+    return scaled
 
-        @tf.custom_gradient
-        def scaled(given: tf.Tensor) -> Any:
-            return inner(given) + 1.0, lambda upstream: upstream * e
 
-        loss = tf.reduce_mean(scaled(data @ w) ** 2)  # captures
-    return tape.gradient(loss, s)
+def in_a_function_that_it_calls(e: Any) -> Callable[[Any], Any]:
+    inner = by_itself(e)
+
+    @tf.custom_gradient
+    def scaled(given: tf.Tensor) -> Any:
+        return inner(given) + 1.0, lambda upstream: upstream * e
+
+    return scaled
 
 
 CAPTURING = [
-    pytest.param(beside(lambda: data @ w), id="beside an argument that does not depend"),
-    pytest.param(beside(lambda: s * data @ w), id="beside an argument that depends"),
-    pytest.param(in_a_function_that_it_calls, id="in a function that it calls"),
+    pytest.param(code_of(lambda: data @ w, by_itself), id="beside an argument that does not depend"),
+    pytest.param(code_of(lambda: s * data @ w, by_itself), id="beside an argument that depends"),
+    pytest.param(code_of(lambda: data @ w, in_a_function_that_it_calls), id="in a function that it calls"),
 ]
 
 

@@ -101,13 +101,18 @@ def tiny(value: Array) -> bool:
     return EPS < largest(value) < EPS ** (1 / 3)
 
 
+def step_of(spec: OpSpec) -> float:
+    """The step of one-sided differences."""
+    return float((EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3))
+
+
 def one_sided(spec: OpSpec, example: Any, *, shares: bool = False) -> tuple[Array, Array, float, bool]:
     """The one-sided changes of the function in five directions, the change that rounding may make, and steepness.
 
     With `shares`, tiny arguments move by a share of their own size.
     """
     rng = np.random.default_rng(7)
-    step = (EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3)
+    step = step_of(spec)
     sizes = [largest(value) if shares and tiny(value) else 1.0 for value in example.arguments]
     points = [
         value + step * size * moves(spec, value, rng) for value, size in zip(example.arguments, sizes, strict=True)
@@ -284,7 +289,7 @@ def test_elements_that_count_as_one_kink_kink_together(spec: OpSpec, sampler: An
         if not single_kink or distance(spec, example, spec.singular) < 1e-14 or any(map(tiny, example.arguments)):
             continue
         problem = replace(GraphProblem.evaluated(graph_of(spec, example)), cotangent=None)
-        units, step = np.eye(problem.point.size), (EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3)
+        units, step = np.eye(problem.point.size), step_of(spec)
         points = problem.point + step * np.concatenate([0 * units[:1], units, -units])
         centre, right, left = np.split(problem.values(points), [1, 1 + len(units)])
         right, left = (right - centre) / step, (centre - left) / step
