@@ -28,6 +28,13 @@ def _below(groups: Array, limit: float) -> bool:
     return groups.shape[-1] > 1 and bool(np.any(tiny))
 
 
+def _cancels(groups: Array) -> bool:
+    """Whether the elements add up to 0 but for rounding, or do with signs that alternate."""
+    signs = np.resize([1.0, -1.0], groups.shape[-1])
+    sums = np.minimum(np.abs(np.sum(groups, axis=-1)), np.abs(groups @ signs))
+    return groups.shape[-1] > 1 and bool(np.any(sums <= ZERO * np.sum(np.abs(groups), axis=-1)))
+
+
 def _ties_on_top(groups: Array) -> bool:
     return any(np.count_nonzero(group == np.max(group)) > 1 for group in groups if group.size)
 
@@ -115,6 +122,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
     "equal": _equal,
     "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
+    "cancels": _cancels,
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "uneven": lambda groups: any(np.unique(np.unique(group, return_counts=True)[1]).size > 1 for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
