@@ -6,7 +6,7 @@ Mathematics and Computers in Simulation 35 (1993).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import lru_cache, partial
@@ -45,6 +45,17 @@ EXACT = SELECTING.union(
 """Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
 
 
+NORMWISE = frozenset(
+    (
+        *("Svd", "SelfAdjointEigV2", "Eig", "Qr", "MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
+        *("MatrixDeterminant", "LogMatrixDeterminant"),
+    )
+)
+"""Kernels that give what is right for a matrix beside the given one, by units of its largest element.
+
+This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
+"""
+
 PATTERNS, KEPT = 64, 1024
 """So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
 
@@ -66,6 +77,16 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> 
         moved = tf.raw_ops.Mul(x=value, y=factors)
     # A rounding has slope 1. A recorded product would be an operation to differentiate, and to perturb, once more.
     record.record_operation("Identity", [moved], [value], lambda cotangent: [cotangent])
+    return moved
+
+
+def shaken(matrices: Any, generator: np.random.Generator) -> Any:
+    """Matrices whose elements are at random larger or smaller by a unit in the last place of each one's largest."""
+    with record.stop_recording():
+        largest = tf.reduce_max(tf.abs(matrices), axis=(-2, -1), keepdims=True)
+        signs = generator.choice([-1.0, 1.0], size=matrices.shape[-2:])
+        moved = matrices + tf.cast(largest, matrices.dtype) * tf.cast(_unit(matrices) * signs, matrices.dtype)
+    record.record_operation("Identity", [moved], [matrices], lambda cotangent: [cotangent])
     return moved
 
 
@@ -117,29 +138,58 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
 def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
     """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
 
-    What a tf.function computes is reached as well, since its Python code runs.
+    So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
     """
-    generator, ours = np.random.default_rng(seed), [False]
+    generator = np.random.default_rng(seed)
 
-    def noted(name: str, tensors: Iterable[Any], results: Any) -> Any:
-        inputs = (tensor for tensor in tf.nest.flatten(list(tensors)) if tf.is_tensor(tensor))
-        if ours[0] or name in EXACT or not any(tensor.dtype.name in ROUNDOFF for tensor in inputs):
+    def rounded(name: str, inputs: Iterable[Any], results: Any) -> Any:
+        floats = (one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
+        if name in EXACT or not any(floats):
             return results
+        return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
+
+    with functions_run_eagerly(), _calls_changed(seed, rounded):
+        yield
+
+
+@contextmanager
+def perturbed_matrices(seed: int) -> Iterator[None]:
+    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, and no more.
+
+    Functions run as they do else, which derivatives under test may depend on.
+    """
+    with _calls_changed(seed, lambda _name, _inputs, results: results):
+        yield
+
+
+@contextmanager
+def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any]) -> Iterator[None]:
+    generator, ours = np.random.default_rng((seed, 1)), [False]
+
+    def run(name: str, inputs: Sequence[Any], call: Callable[[Sequence[Any]], Any]) -> Any:
+        if ours[0]:
+            return call(inputs)
         ours[0] = True
         try:
-            return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
+            if name in NORMWISE:
+                inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
+            return rounded(name, tf.nest.flatten(list(inputs)), call(inputs))
         finally:
             ours[0] = False
 
-    def quickly(original: Callable[..., Any], context: Any, name: str, *args: Any) -> Any:
-        return noted(name, args[1:], original(context, name, *args))
+    def quickly(original: Callable[..., Any], context: Any, name: str, label: Any, *args: Any) -> Any:
+        return run(name, args, lambda inputs: original(context, name, label, *inputs))
 
-    def slowly(original: Callable[..., Any], handle: Any, device: Any, name: str, inputs: Any, *args: Any) -> Any:
-        return noted(name, inputs, original(handle, device, name, inputs, *args))
+    def slowly(original: Callable[..., Any], handle: Any, device: Any, name: str, given: Any, *args: Any) -> Any:
+        return run(name, given, lambda inputs: original(handle, device, name, inputs, *args))
 
     calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
-    with _marked(seed), functions_run_eagerly(), patched(*calls):
+    with _marked(seed), patched(*calls):
         yield
+
+
+def _is_matrix(value: Any) -> bool:
+    return tf.is_tensor(value) and value.dtype.name in ROUNDOFF and len(value.shape) > 1
 
 
 def _none(_: Any) -> bool:

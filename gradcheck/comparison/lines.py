@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
-from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
+from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_matrices, perturbed_operations
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import seen
 from gradcheck.comparison.tables import Tolerance
@@ -283,7 +282,7 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
         for draw in range(DRAWS):
             noisy = problem.perturbed(draw)
             inner = noisy is problem and not lines.gradients
-            with perturbed_gradients(draw), perturbed_operations(draw) if inner else nullcontext():
+            with perturbed_gradients(draw), perturbed_operations(draw) if inner else perturbed_matrices(draw):
                 changes.append(np.abs(lines.values(point, noisy)[0] - plain))
             if len(changes) == FIRST_DRAWS and all(map(enough, rounded())):
                 break

@@ -55,6 +55,12 @@ def _close_singular_values(matrices: Array) -> bool:
     return bool(np.any(-np.diff(_singular_values(matrices) ** 2) <= 1e-5))
 
 
+def _far_singular_values(matrices: Array) -> bool:
+    """Whether the smallest singular value, of a matrix that is not square, is lost beside the largest when squared."""
+    values = _singular_values(matrices)
+    return matrices.shape[-2] != matrices.shape[-1] and bool(np.any(values[:, -1] <= 1e-6 * values[:, 0]))
+
+
 def _vanishing_singular_values(matrices: Array) -> bool:
     """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
 
@@ -144,6 +150,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "singular": _singular,
     "equal singular values": _equal_singular_values,
     "close singular values": _close_singular_values,
+    "far singular values": _far_singular_values,
     "vanishing singular values": _vanishing_singular_values,
     "equal eigenvalues": _equal_eigenvalues,
 }

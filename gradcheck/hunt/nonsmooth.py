@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import Distances
+from gradcheck.hunt.opspec import Distances, OpSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -76,24 +76,36 @@ def crossings(graph: Graph, rows: Sequence[Array]) -> Array:
     """Between which of k pairs of points a node passes a kink, a leap or a jump of the curvature, (k,).
 
     `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
-    the left of them. The distance from what is passed on one side is at least twice as large on the other.
+    the left of them.
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
         spec, points = CATALOGUE[node.op], list(zip(*(rows[parent] for parent in node.parents), strict=True))
         for distances in (spec.kinks, spec.singular, spec.curvature_jumps):
-            found |= _passed(distances, points, node.attributes)
+            if distances is not None and points[0][0].size:
+                found |= _passed(spec, distances, points, node.attributes)
     return found
 
 
 def _passed(
-    distances: Distances | None, points: Sequence[Sequence[Array]], attributes: Mapping[str, Any]
-) -> Array | bool:
+    spec: OpSpec, distances: Distances, points: Sequence[Sequence[Array]], attributes: Mapping[str, Any]
+) -> Array:
+    def measured(point: Sequence[Array]) -> Array | None:
+        inside = all(spec.domain(place).contains(value) for place, value in enumerate(point))
+        return _measured(distances, point, attributes) if inside else None
+
     with np.errstate(all="ignore"):
-        measured = [_measured(distances, point, attributes) for point in points]
-        if measured[0] is None:
-            return False
-        away: Array = np.array(measured, np.float64).reshape(len(points), -1)
-        here, right, left = np.split(away, [1, 1 + len(points) // 2])
-        nearer = np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)
-    return np.asarray(nearer.any(axis=1))
+        here, *beside = map(measured, points)
+        pairs = zip(beside[: len(beside) // 2], beside[len(beside) // 2 :], strict=True)
+        return np.array([here is not None and _between(here, *pair) for pair in pairs], bool)
+
+
+def _between(here: Array, right: Array | None, left: Array | None) -> bool:
+    """Whether the distance from something is at least twice as large on one side.
+
+    So is that from the end of the domain, beyond which there are none (None), and where there are more or fewer of
+    them, as of samples inside of an image, something has come in or gone.
+    """
+    if right is None or left is None or not right.shape == here.shape == left.shape:
+        return True
+    return bool(np.any(np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)))

@@ -75,19 +75,33 @@ def _from_edges(x: Array, scales: Array, shifts: Array, **_attributes: Any) -> A
     )
 
 
-def _from_corners(x: Array, scales: Array, shifts: Array, *, smoothed: bool, **attributes: Any) -> Array:
+def _from_corners(x: Array, scales: Array, shifts: Array, *, smoothed: bool, method: str) -> Array:
     """Where a sample inside of the image meets a corner of a pixel's weights, or these are about to become wider."""
-    samples = _samples(x.shape, scales, shifts)
-    if any(not np.any((places > -0.5) & (places < size - 0.5)) for places, _, size in samples):
-        return np.full(1, np.inf)
     distances = []
-    for places, scale, size in samples:
-        inside = places[(places > -0.5) & (places < size - 0.5)]
-        gaps = np.abs(inside[:, np.newaxis] - np.arange(size))
-        width = max(1 / scale, 1.0) if smoothed else 1.0
-        distances += [gaps.ravel(), np.abs(gaps - width).ravel()] if attributes["method"] == "linear" else []
+    for gaps, scale, width in _gaps(_samples(x.shape, scales, shifts), smoothed=smoothed):
+        distances += [gaps, np.abs(gaps - width)] if method == "linear" else []
         distances += [np.abs(scale - 1.0)[np.newaxis]] if smoothed else []
     return np.concatenate([np.full(1, np.inf), *distances])
+
+
+def _from_ends_of_cubes(x: Array, scales: Array, shifts: Array, *, smoothed: bool, method: str) -> Array:
+    """The shifts to where, for a sample inside of the image, the weights of cubes go over into others, or end."""
+    every = _gaps(_samples(x.shape, scales, shifts), smoothed=smoothed) if method == "cubic" else []
+    ends = [scale * np.abs(gaps - at * width) for gaps, scale, width in every for at in (1, 2)]
+    return np.concatenate([np.full(1, np.inf), *ends])
+
+
+def _gaps(samples: list[tuple[Array, float, int]], *, smoothed: bool) -> list[tuple[Array, float, float]]:
+    """Along each axis how far samples inside of the image are from pixels, the scale, and how wide weights are.
+
+    There are none where all lie beside the image along an axis.
+    """
+    found = []
+    for places, scale, size in samples:
+        inside = places[(places > -0.5) & (places < size - 0.5)]
+        gaps = np.abs(inside[:, np.newaxis] - np.arange(size)).ravel()
+        found.append((gaps, scale, max(1 / scale, 1.0) if smoothed else 1.0))
+    return found if all(gaps.size for gaps, _, _ in found) else []
 
 
 def _some_places(shape: Shape) -> Shapes:
@@ -152,6 +166,7 @@ KERAS_IMAGES = (
         smoothed=(False, True),
         kinks=_from_corners,
         singular=_from_edges,
+        curvature_jumps=_from_ends_of_cubes,
         dear=(2,),
     ),
     _image(

@@ -35,7 +35,7 @@ def from_ties_of_quantile(x: Array, *, q: float, axis: Axes, method: str, **_att
     # Rows with ones from the first, the second, ... element on: their quantiles are sums of weights.
     steps = np.triu(np.ones([1 + gaps.shape[-1]] * 2))
     weights = -np.diff(np.quantile(steps, q, axis=-1, method=method), append=0.0)  # type: ignore[call-overload]
-    return np.where(np.abs(np.diff(weights)) > 1e-6, gaps, np.inf)
+    return np.where(np.abs(np.diff(weights)) > 1e-14, gaps, np.inf)
 
 
 def _from_element(x: Array, q: Array) -> Array:

@@ -15,10 +15,12 @@ from tensorflow.python.framework import op_def_registry, ops
 
 from gradcheck.autodiff.perturbation import (
     EXACT,
+    NORMWISE,
     SELECTING,
     UNIT,
     perturbed,
     perturbed_gradients,
+    perturbed_matrices,
     perturbed_operations,
     perturbing,
 )
@@ -163,6 +165,27 @@ def test_digits_that_operations_lose_show_up(wrapped: Callable[..., Any]) -> Non
     assert 1e-11 < moved(wrapped(lambda x: tf.sin(x + 1e6) + 2.0), x) < 1e-9
     assert 0 < moved(wrapped(tf.sin), x) < 2 * UNIT
     assert 1e-8 < moved(wrapped(lambda x: tf.cast(tf.cast(x, tf.float32), tf.float64)), x) < 1e-6
+
+
+def test_a_small_singular_value_moves_as_the_largest_element_rounds() -> None:
+    x = tf.constant([[1e9, 1.0], [1.0, 3.0]], tf.float64)
+    exactly = tf.linalg.svd(x, compute_uv=False).numpy()
+    with perturbed_matrices(0):
+        moved = tf.linalg.svd(x, compute_uv=False).numpy()
+        stays = tf.exp(x[1]).numpy()
+    assert 0 < abs(moved[1] - exactly[1]) <= 4 * UNIT * 1e9
+    np.testing.assert_array_equal(stays, tf.exp(x[1]).numpy())
+
+
+def test_a_gradient_goes_through_a_matrix_that_has_moved() -> None:
+    x = tf.constant([[2.0, 1.0], [1.0, 3.0]], tf.float64)
+    with perturbed_matrices(0):
+        moved = slope(x, tf.linalg.det).numpy()
+    np.testing.assert_allclose(moved, [[3.0, -1.0], [-1.0, 2.0]], rtol=1e-12)
+
+
+def test_kernels_that_are_exact_by_the_largest_element_exist() -> None:
+    assert {name for name in NORMWISE if op_def_registry.get(name) is None} == set()
 
 
 def test_what_is_exact_stays() -> None:

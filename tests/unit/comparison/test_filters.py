@@ -22,6 +22,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import Smoothness
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
+from tests.planting import planted
 
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
 LISTS = {
@@ -109,6 +110,9 @@ CASES = {
     ),
     ("FIRST_ORDER", "curvature jump"): Case(lambda x: x * tf.abs(x), 0.0, AGREE, (), INCONCLUSIVE, ILL),
     ("FIRST_ORDER", "kink"): Case(tf.nn.relu, 0.0, AGREE, (), INCONCLUSIVE, ILL),
+    ("FIRST_ORDER", "doubtful kink"): Case(
+        lambda x: 1.62 + 3e-12 * tf.maximum(x, 0.6), 0.6, INCONCLUSIVE, ILL, MISMATCH
+    ),
     ("FIRST_ORDER", "staircase"): Case(
         given(tf.round, tf.ones_like, tf.zeros_like), 0.3, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH
     ),
@@ -329,6 +333,19 @@ def test_a_kink_of_values_that_have_lost_digits_excuses_what_lies_between(
     seen = evidence(samples=(row(), row()), lines=lines_with(row), own=own)
     vars(seen)["nearest"] = np.full((1, 1), Smoothness.SMOOTH)
     assert filters.small_kink(wrong(side * autodiff, 0.0, 1e-9), seen).any(verdict)
+
+
+@pytest.mark.parametrize(("autodiff", "verdict"), [(3e-12, INCONCLUSIVE), (6e-12, MISMATCH), (-3e-12, MISMATCH)])
+def test_a_kink_that_rounding_hides_on_most_steps_excuses_what_lies_between(autodiff: float, verdict: Verdict) -> None:
+    kinked = given(lambda x: 1.62 + 3e-12 * tf.maximum(x, 0.6), lambda x: autodiff + 0 * x, tf.zeros_like)
+    assert check(kinked, 0.6).verdict == verdict
+
+
+def test_what_a_decomposition_loses_of_small_elements_beside_large_ones_is_no_mismatch() -> None:
+    x = np.array([[-1.0, 1e7, 0.0], [1.0, 1e7, 2.0]])
+    assert check(lambda x: tf.square(tf.linalg.svd(x)[2]), x).verdict != MISMATCH
+    with planted(["Svd"], lambda right: lambda op, *upstream: 2 * right(op, *upstream)):
+        assert check(lambda x: tf.square(tf.linalg.svd(x)[2]), x).verdict == MISMATCH
 
 
 def test_a_power_beside_its_singular_point_is_no_mismatch() -> None:

@@ -392,7 +392,7 @@ def test_a_region_may_ask_for_arguments_that_are_different_values() -> None:
     assert not apart.everywhere
 
 
-ABOUT_GROUPS, ABOUT_MATRICES = "A condition holds if it holds for one group:", "Six conditions are about matrices"
+ABOUT_GROUPS, ABOUT_MATRICES = "A condition holds if it holds for one group:", "Seven conditions are about matrices"
 
 
 def conditions(beginning: str) -> list[tuple[str, Any, Any]]:

@@ -48,6 +48,7 @@ UNSEEN = {
     **dict.fromkeys(("scale_and_translate", "resize_with_pad", "keras_up_sampling", "keras_resize_to_aspect"), ABSENT),
     **dict.fromkeys(("crop_and_resize_of_integers", "crops_of_given_boxes"), ABSENT),
     **dict.fromkeys(("stateless_gamma", "stateless_gamma_v2"), ABSENT),
+    "keras_scale_and_translate": "where samples lie, of which no region's condition speaks",
     "keras_stft_spectrogram_of_angles": "frames of four steps, the region's: a layer may have longer ones",
     "py_function_of_rows": "what the Python function takes and gives, which no kernel's inputs tell",
     "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",

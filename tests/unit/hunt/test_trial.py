@@ -155,7 +155,8 @@ def test_nor_is_it_one_at_a_kink() -> None:
     assert not GraphProblem.evaluated(rounded).smooth
     first = trial.run(rounded, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
-    with planted(["Mul"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
+    # What becomes of the products on the diagonal is known: they are replaced.
+    with planted(["Mul"], lambda right: lambda op, upstream: [part + 1 for part in right(op, upstream)]):
         assert trial.run(rounded, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
@@ -557,6 +558,21 @@ def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -
     assert checked.problem.smooth
     assert checked.problem.hidden_kinks.tolist() == [place == 2 for place in range(9)]
     assert checked.result.orders[2].verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_coordinate_leaves_its_domain_within_the_finest_steps() -> None:
+    """Beyond it there is no quantile, and no distance from where it would kink."""
+    level = graph([[0.6, -0.3, 0.1, 1.62], 1 - 1e-12], Node.of("keras_quantile_of_level", 0, 1))
+    assert GraphProblem.evaluated(level).hidden_kinks.tolist() == [False] * 4 + [True]
+
+
+def test_a_sample_that_leaves_the_image_within_the_finest_steps_passes_its_edge() -> None:
+    """Its places relative to pixels are no longer among the distances."""
+    image = graph(
+        [[[[1.0], [2.0]], [[4.0], [3.0]]], [0.3, 0.2], [0.2, 0.5 - 1e-12]],
+        Node.of("keras_scale_and_translate", 0, 1, 2, method="linear", smoothed=False),
+    )
+    assert GraphProblem.evaluated(image).hidden_kinks.tolist() == [False] * 7 + [True]
 
 
 def test_a_tf_function_whose_gradient_cannot_be_made_is_a_finding() -> None:
