@@ -171,8 +171,8 @@ KERAS_IMAGES = (
     ),
     _image(
         "keras_scale_and_translate_of_places",
-        "tf.keras.ops.image.scale_and_translate({0}, (3, 2, {0}.shape[-1]), np.array({scale}), np.array({shift}), "
-        "(0, 1), {method}, antialias={smoothed})",
+        "tf.keras.ops.image.scale_and_translate(tf.identity({0}), (3, 2, {0}.shape[-1]), np.array({scale}), "
+        "np.array({shift}), (0, 1), {method}, antialias={smoothed})",
         "MatMul",
         batched="tf.keras.ops.image.scale_and_translate({0}, ({0}.shape[0], 3, 2, {0}.shape[-1]), np.array({scale}), "
         "np.array({shift}), (1, 2), {method}, antialias={smoothed})",
