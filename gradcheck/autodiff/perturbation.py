@@ -75,6 +75,10 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> 
     with record.stop_recording():
         factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
         moved = tf.raw_ops.Mul(x=value, y=factors)
+    return _as_rounding(value, moved)
+
+
+def _as_rounding(value: Any, moved: Any) -> Any:
     # A rounding has slope 1. A recorded product would be an operation to differentiate, and to perturb, once more.
     record.record_operation("Identity", [moved], [value], lambda cotangent: [cotangent])
     return moved
@@ -86,8 +90,7 @@ def shaken(matrices: Any, generator: np.random.Generator) -> Any:
         largest = tf.reduce_max(tf.abs(matrices), axis=(-2, -1), keepdims=True)
         signs = generator.choice([-1.0, 1.0], size=matrices.shape[-2:])
         moved = matrices + tf.cast(largest, matrices.dtype) * tf.cast(_unit(matrices) * signs, matrices.dtype)
-    record.record_operation("Identity", [moved], [matrices], lambda cotangent: [cotangent])
-    return moved
+    return _as_rounding(matrices, moved)
 
 
 @lru_cache(maxsize=1024)

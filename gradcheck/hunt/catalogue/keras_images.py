@@ -78,7 +78,7 @@ def _from_edges(x: Array, scales: Array, shifts: Array, **_attributes: Any) -> A
 def _from_corners(x: Array, scales: Array, shifts: Array, *, smoothed: bool, method: str) -> Array:
     """Where a sample inside of the image meets a corner of a pixel's weights, or these are about to become wider."""
     distances = []
-    for gaps, scale, width in _gaps(_samples(x.shape, scales, shifts), smoothed=smoothed):
+    for gaps, scale, width in _gaps(x.shape, scales, shifts, smoothed=smoothed):
         distances += [gaps, np.abs(gaps - width)] if method == "linear" else []
         distances += [np.abs(scale - 1.0)[np.newaxis]] if smoothed else []
     return np.concatenate([np.full(1, np.inf), *distances])
@@ -86,18 +86,18 @@ def _from_corners(x: Array, scales: Array, shifts: Array, *, smoothed: bool, met
 
 def _from_ends_of_cubes(x: Array, scales: Array, shifts: Array, *, smoothed: bool, method: str) -> Array:
     """The shifts to where, for a sample inside of the image, the weights of cubes go over into others, or end."""
-    every = _gaps(_samples(x.shape, scales, shifts), smoothed=smoothed) if method == "cubic" else []
+    every = _gaps(x.shape, scales, shifts, smoothed=smoothed) if method == "cubic" else []
     ends = [scale * np.abs(gaps - at * width) for gaps, scale, width in every for at in (1, 2)]
     return np.concatenate([np.full(1, np.inf), *ends])
 
 
-def _gaps(samples: list[tuple[Array, float, int]], *, smoothed: bool) -> list[tuple[Array, float, float]]:
+def _gaps(sizes: Shape, scales: Array, shifts: Array, *, smoothed: bool) -> list[tuple[Array, float, float]]:
     """Along each axis how far samples inside of the image are from pixels, the scale, and how wide weights are.
 
     There are none where all lie beside the image along an axis.
     """
     found = []
-    for places, scale, size in samples:
+    for places, scale, size in _samples(sizes, scales, shifts):
         inside = places[(places > -0.5) & (places < size - 0.5)]
         gaps = np.abs(inside[:, np.newaxis] - np.arange(size)).ravel()
         found.append((gaps, scale, max(1 / scale, 1.0) if smoothed else 1.0))
