@@ -34,7 +34,8 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     lost = rounding_of(sample).values[-1]
     plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
     digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
-    supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
+    met = np.abs(plain.value - comparison.autodiff) <= plain.bound
+    supports = (evidence.compare(plain).where(Verdict.AGREE) | met) & ~(constant(finer) & digits)
     apart, beyond = (
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)

@@ -278,6 +278,18 @@ def test_a_finer_row_refutes_only_what_it_contradicts(
     assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
 
+@pytest.mark.parametrize(("finer", "verdict"), [(2.2, INCONCLUSIVE), (2.3, MISMATCH), (1.2, MISMATCH)])
+def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_be_conclusive(
+    finer: float, verdict: Verdict
+) -> None:
+    """Its bound is a quarter; granted the digits that look lost on the usual row, it says nothing."""
+    close = replace(estimated(finer, 0.25), conclusive=ONE < 0)
+    seen = beside_a_finer_row(lambda p: p, close, autodiff=2.0 * ONE)
+    granted = replace(close, bound=np.inf * ONE)
+    seen = replace(seen, estimate=lambda row: granted if np.any(row.floor > 0) else close)
+    assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
+
+
 def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: bool = False) -> Evidence:
     """Evidence of which every row samples `f` at 1, and every estimate is this one."""
     values = sample(f, np.ones(1), np.eye(1))

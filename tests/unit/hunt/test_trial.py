@@ -501,6 +501,18 @@ def test_a_transition_within_the_finest_step_is_no_mismatch_though_it_passes_for
     assert trial.run(graph(inputs, *nodes), (2,)).result.verdict == Verdict.INCONCLUSIVE
 
 
+def test_nor_is_one_whose_slope_the_finest_row_knows_to_a_ninth_alone() -> None:
+    """mpmath has -4.1167e-5 for what autodiff gives as -4.119e-5, and the differences of the gradient as 4e-13."""
+    drawn = graph(
+        [[[4.0, 0.0]], [[0.0, 0.25]], [[-3.1e-6, 7.3e9], [-2.5e6, -3.1e-6]]],
+        Node.of("unsorted_segment_max", 0, ids=(0,)),
+        *(Node.of("batch_matmul_v3", 3, 1, adjoint="a"), Node.of("erf", 4)),
+        Node.of("keras_dot_attention", 5, 2, causal=False),
+        Node.of("keras_squareplus", 6, b=0.5),
+    )
+    assert trial.run(drawn).result.orders[2].verdict == Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
     ("inputs", "before"),
     [
