@@ -201,7 +201,13 @@ def _details(reach: RunReach, most: int) -> list[str]:
     once = [each.gradient.operation for each in reach.judged if each.first and not each.second]
     partly = [code for code in reach.codes if code.lines[0] and (code.missing or code.partial)]
     partly.sort(key=lambda code: (-len(code.unexplained), -len(code.missing)))
-    lines = [f"never reached: {_listed(never, most)}", f"never differentiated again: {_listed(once, most)}"]
+    others = (each.gradient for each in reach.gradients if not (each.first or each in reach.judged))
+    beyond = [f"{gradient.operation} ({gradient.note})" for gradient in others]
+    lines = [
+        f"never reached: {_listed(never, most)}",
+        f"  of what differences do not judge: {_listed(beyond, most)}",
+        f"never differentiated again: {_listed(once, most)}",
+    ]
     for code in partly[:most]:
         lines += [f"{code.code.full_name}: {len(code.missing)} of {code.lines[1]} lines never ran"]
         lines += [f"  {line:5d}  {code.source(line)}{_why(code, line)}" for line in code.never[:most]]
