@@ -183,7 +183,10 @@ def _forms(op: str, regions: Sequence[Region], defect: Defect) -> list[KernelFor
 def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample]) -> KernelForm | None:
     """The kernel that an operation is, as far as its regions need to know; None where it is none by itself."""
     first = samples[0]
-    if not first.kernel.name or len({(one.kernel.name, tuple(one.places), one.rows) for one in samples}) > 1:
+    if (
+        op_def_registry.get(first.kernel.name) is None
+        or len({(one.kernel.name, tuple(one.places), one.rows) for one in samples}) > 1
+    ):
         return None
     if any(first.places[argument] is None for one in regions for argument in one.deciding):
         return None

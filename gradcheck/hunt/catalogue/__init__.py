@@ -48,6 +48,7 @@ from gradcheck.hunt.catalogue import (
     reductions,
     sparse,
     sparse_forms,
+    tensorflow_1,
 )
 from gradcheck.hunt.opspec import OpSpec
 
@@ -78,6 +79,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(keras_nn.KERAS_NN, keras_signal.KERAS_SIGNAL, keras_layers.KERAS_LAYERS),
     keras_images.KERAS_IMAGES,
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
+    tensorflow_1.TENSORFLOW_1,
 )
 
 
@@ -121,6 +123,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         random,
         rearrangements,
         sparse,
+        tensorflow_1,
     )
     for name, value in vars(module).items()
     if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")

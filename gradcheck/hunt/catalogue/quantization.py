@@ -124,6 +124,14 @@ QUANTIZATION = (
     # Outside of the range, too, where values rest at its ends: TensorFlow's documentation of version 4 says that those
     # before pass gradients through everywhere, and that 0 outside is new with it.
     _straight(
+        "quantize_and_dequantize_v1",
+        "in_tensorflow_1(lambda x: tf.raw_ops.QuantizeAndDequantize(input=x, signed_input={signed}, "
+        "input_min=-1.0 * {signed}, input_max=1.0, range_given=True), {0}, producer=21)",
+        "QuantizeAndDequantize",
+        signed=SIGNED,
+        modes=(),
+    ),
+    _straight(
         "quantize_and_dequantize_v2",
         "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0 * {signed}, input_max=1.0, range_given=True, "
         "signed_input={signed}, round_mode={rounding}, narrow_range={narrow})",

@@ -1,0 +1,227 @@
+"""Operations that only a graph of TensorFlow 1 makes: its control flow, its tensor arrays, and removed versions.
+
+tf.gradients takes their derivatives, in a session each; differences are taken of what they compute, written anew. A
+session takes no tensors of other graphs, so that none of them is drawn in modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices
+
+
+def in_tensorflow_1(function: Callable[..., tf.Tensor], *values: tf.Tensor, producer: int = 0) -> tf.Tensor:
+    """The function's value in a graph of TensorFlow 1, and its derivatives by tf.gradients in such graphs.
+
+    `producer` is the version of the release that such a graph is of, if it has operations that were removed since.
+    """
+
+    def derivatives(*both: tf.Tensor) -> list[tf.Tensor]:
+        given, upstream = both[: len(values)], both[len(values) :]
+        found = tf.gradients(function(*given), given, upstream, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    @tf.custom_gradient
+    def evaluated(*values):  # type: ignore[no-untyped-def]
+        given = [tf.convert_to_tensor(value).numpy() for value in values]
+        modern, graph = tf.compat.v1.control_flow_v2_enabled(), tf.compat.v1.GraphDef()
+        if producer:
+            graph.versions.producer = producer
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                tf.import_graph_def(graph, name="")
+                arguments = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in given]
+                results = session.run(function(*arguments), dict(zip(arguments, given, strict=True)))
+        finally:
+            if modern:
+                tf.compat.v1.enable_control_flow_v2()
+        return tf.nest.map_structure(tf.constant, results), lambda *upstream: in_tensorflow_1(
+            derivatives, *values, *map(tf.convert_to_tensor, upstream), producer=producer
+        )
+
+    return evaluated(*values)
+
+
+def old_sine_or_square(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
+    return tf.compat.v1.cond(tf.constant(flag), lambda: tf.sin(x), lambda: x * x)
+
+
+def old_rows_or_sine(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
+    """Two rows, of which the gradient is IndexedSlices, or a tensor."""
+    return tf.compat.v1.cond(tf.constant(flag), lambda: tf.gather(x, [0, 0]), lambda: tf.sin(tf.stack([x[0], x[-1]])))
+
+
+def old_times_the_sine(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    return tf.compat.v1.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
+
+
+def old_sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    """Every turn adds rows of x, the last one first, whose gradient is IndexedSlices."""
+    last_first = tf.range(tf.shape(x)[0])[::-1]
+    return tf.compat.v1.while_loop(
+        lambda i, y: i < count, lambda i, y: (i + 1, tf.sin(y) + tf.gather(x, last_first)), (0, tf.zeros_like(x))
+    )[1]
+
+
+def sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    """The same of many points."""
+    y = tf.zeros_like(x)
+    for _ in range(count):
+        y = tf.sin(y) + x[:, ::-1]
+    return y
+
+
+def old_square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    """A square in the first turn, sines in the others; x comes from outside of both contexts."""
+    return tf.compat.v1.while_loop(
+        lambda i, y: i < count,
+        lambda i, y: (i + 1, tf.compat.v1.cond(i > 0, lambda: tf.sin(y) * x, lambda: y * x)),
+        (0, x),
+    )[1]
+
+
+def square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    y = x
+    for turn in range(count):
+        y = (tf.sin(y) if turn > 0 else y) * x
+    return y
+
+
+def old_rows_of_array(x: tf.Tensor) -> tf.Tensor:
+    """Rows of a tensor array, each written and read by itself, the last one read first."""
+    rows = range(x.shape[0])
+    array = tf.TensorArray(x.dtype, len(rows), clear_after_read=False)
+    for row in rows:
+        array = array.write(row, tf.sin(x[row]) * x[0])
+    return tf.stack([array.read(row) for row in reversed(rows)])
+
+
+def old_gathered_array(x: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
+    """Elements of a tensor array into which rows were scattered, the last one first."""
+    array = tf.TensorArray(x.dtype, x.shape[0], clear_after_read=False)
+    return array.scatter(tf.range(x.shape[0])[::-1], tf.sin(x)).gather(indices)
+
+
+def old_parts_of_array(x: tf.Tensor) -> tf.Tensor:
+    """The parts of a tensor array, the first row and the others, one behind the other."""
+    array = tf.TensorArray(x.dtype, 2, infer_shape=False)
+    return tf.reshape(array.split(tf.sin(x), [1, x.shape[0] - 1]).concat(), x.shape)
+
+
+def old_written_in_turn(x: tf.Tensor) -> tf.Tensor:
+    """A loop of which every turn writes a row."""
+    array = tf.TensorArray(x.dtype, x.shape[0])
+    return tf.compat.v1.while_loop(
+        lambda i, array: i < x.shape[0],
+        lambda i, array: (i + 1, array.write(i, tf.sin(x[i]) * x[0])),
+        (0, array),
+    )[1].stack()
+
+
+def old_batch_norm(*inputs: tf.Tensor, scaled: bool) -> tf.Tensor:
+    single = [tf.cast(value, tf.float32) for value in inputs]
+    results = tf.raw_ops.BatchNormWithGlobalNormalization(
+        **dict(zip(("t", "m", "v", "beta", "gamma"), single, strict=True)),
+        variance_epsilon=0.1,
+        scale_after_normalization=scaled,
+    )
+    return tf.cast(results, tf.float64)
+
+
+_old = partial(operation, modes=())
+_of_rows = partial(_old, shapes=vector, starts=((2,), (3,), (2, 2)))
+_control = partial(_old, "control flow")
+_control_of_rows = partial(_of_rows, "control flow")
+_array = partial(_of_rows, "tensor_array (v1)")
+IN_LOOPS = "Enter Exit Merge NextIteration Switch"
+
+TENSORFLOW_1 = (
+    _old(
+        "math",
+        "accumulate_n",
+        "in_tensorflow_1(lambda x, y: tf.raw_ops.AccumulateNV2(inputs=[x, y, x], shape=x.shape), {0}, {1})",
+        "AccumulateNV2",
+        batched="2.0 * {0} + {1}",
+        others=alike,
+    ),
+    _control(
+        "cond_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_sine_or_square(x, flag={flag}), {0})",
+        "Merge Switch",
+        batched="tf.sin({0}) if {flag} else {0} * {0}",
+        flag=BOOL,
+    ),
+    _control_of_rows(
+        "cond_of_rows_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_rows_or_sine(x, flag={flag}), {0})",
+        "Merge Switch",
+        batched="tf.gather({0}, [0, 0], axis=1) if {flag} else tf.sin(tf.gather({0}, [0, {0}.shape[1] - 1], axis=1))",
+        flag=BOOL,
+    ),
+    _control(
+        "while_loop_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_times_the_sine(x, count={count}), {0})",
+        IN_LOOPS,
+        batched="{0} * tf.sin({0}) ** {count}",
+        count=(1, 2, 3, 0),
+    ),
+    _control_of_rows(
+        "loop_of_gathers_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0})",
+        IN_LOOPS,
+        batched="sines_of_rows({0}, count={count})",
+        count=(1, 2, 3, 0),
+    ),
+    _control(
+        "cond_in_loop_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_square_and_sines(x, count={count}), {0})",
+        IN_LOOPS,
+        batched="square_and_sines({0}, count={count})",
+        count=(1, 2, 3, 0),
+    ),
+    _array(
+        "tensor_array",
+        "in_tensorflow_1(old_rows_of_array, {0})",
+        "TensorArrayReadV3 TensorArrayWriteV3",
+        batched="(tf.sin({0}) * {0}[:, :1])[:, ::-1]",
+    ),
+    _array(
+        "tensor_array_gather",
+        "in_tensorflow_1(lambda x: old_gathered_array(x, indices={indices}), {0})",
+        "TensorArrayGatherV3 TensorArrayScatterV3",
+        batched="tf.gather(tf.sin({0})[:, ::-1], {indices}, axis=1)",
+        indices=lambda shape: Indices(2, shape[0]),
+    ),
+    _array(
+        "tensor_array_concat",
+        "in_tensorflow_1(old_parts_of_array, {0})",
+        "TensorArrayConcatV3 TensorArraySplitV3",
+        batched="tf.sin({0})",
+    ),
+    _array(
+        "tensor_array_in_loop",
+        "in_tensorflow_1(old_written_in_turn, {0})",
+        f"TensorArrayGatherV3 TensorArrayWriteV3 {IN_LOOPS}",
+        batched="tf.sin({0}) * {0}[:, :1]",
+    ),
+    _old(
+        "nn",
+        "batch_norm_with_global_normalization",
+        "in_tensorflow_1(lambda *given: old_batch_norm(*given, scaled={scaled}), {0}, {1}, {2}, {3}, {4}, producer=8)",
+        "BatchNormWithGlobalNormalization",
+        *(REALS, REALS, POSITIVE, REALS, REALS),
+        shapes=at_least(1, 1, 1, 1),
+        others=lambda shape: [(shape[-1:],) * 4],
+        starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+        reference="({0} - per_channel({1})) * per_channel(tf.math.rsqrt({2} + 0.1) * ({4} if {scaled} else 1.0)) "
+        "+ per_channel({3})",
+        scaled=BOOL,
+        looped=True,
+        rtol=1e-5,
+    ),
+)
