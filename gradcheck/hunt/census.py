@@ -20,8 +20,8 @@ class Judgement(str, Enum):
     ORACLE = "other_oracle"
     NONE = "none_by_design"
     RAISES = "raises_by_design"
+    TEST = "test"
     EXCLUDED = "excluded"
-    OPEN = "reachable"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class RegisteredGradient:
 
     @property
     def reachable(self) -> bool:
-        """Whether a CPU can run it in eager code, in tf.function or through raw operations."""
-        return self.judgement is not Judgement.EXCLUDED
+        """Whether the hunt can run it on a CPU: in eager code, in a graph of either TensorFlow, by raw operations."""
+        return self.judgement not in (Judgement.TEST, Judgement.EXCLUDED)
 
 
 @cache

@@ -56,20 +56,20 @@ def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
         for mode in modes
         for order in mode.orders
         if order in spec.orders
-        and _drawn_in(op, mode)
+        and drawn_in(op, mode)
         and (mode.number_type is None or (narrowed and (real or mode.number_type == "float32")))
         and known.everywhere(op, order, mode=mode) is None
     )
 
 
-def _drawn_in(op: str, mode: Mode) -> bool:
+def drawn_in(op: str, mode: Mode) -> bool:
     modes = CATALOGUE[op].modes
     return modes is None or mode == PLAIN or mode in modes
 
 
 def left_out_in(mode: Mode, op: str, *given: Any, defects: Sequence[Defect] | None = None) -> str | None:
     """Why a use of an operation is not drawn in a mode: the name of a known defect, or that it is left to others."""
-    return known.excludes(op, *given, mode=mode, defects=defects) if _drawn_in(op, mode) else "another mode"
+    return known.excludes(op, *given, mode=mode, defects=defects) if drawn_in(op, mode) else "another mode"
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:

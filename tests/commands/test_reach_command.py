@@ -64,7 +64,7 @@ def test_what_never_ran_is_told_with_the_reason(recorded: Path, call: Callable[.
     (reciprocal,) = (row for row in rows if row["operation"] == "Reciprocal")
     assert reciprocal["reasons"] == {}
     assert any(row["reasons"] for row in rows)
-    assert "ArgMax (piecewise constant: gradient is None or zero), " in said.out
+    assert "Ceil (piecewise constant: gradient is None or zero), " in said.out
 
 
 def test_several_runs_are_put_together(recorded: Path, call: Callable[..., Any], tmp_path: Path) -> None:

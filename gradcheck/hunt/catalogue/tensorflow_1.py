@@ -69,18 +69,34 @@ def old_sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
 
 
 def sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
-    """The same of many points."""
     y = tf.zeros_like(x)
     for _ in range(count):
         y = tf.sin(y) + x[:, ::-1]
     return y
 
 
+def old_recurrence(x: tf.Tensor, y: tf.Tensor, *, count: int) -> tf.Tensor:
+    """Of the loop's variables one is carried on, one stays as it is, and one is made anew; y comes from outside."""
+    _, state, _, last = tf.compat.v1.while_loop(
+        lambda i, *_: i < count,
+        lambda i, state, weight, _: (i + 1, state * tf.sin(y) + weight, weight, tf.cos(x)),
+        (0, x, x * y, y),
+    )
+    return state + last
+
+
+def recurrence_in_turn(x: tf.Tensor, y: tf.Tensor, *, count: int) -> tf.Tensor:
+    state = x
+    for _ in range(count):
+        state = state * tf.sin(y) + x * y
+    return state + (tf.cos(x) if count else y)
+
+
 def old_square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
     """A square in the first turn, sines in the others; x comes from outside of both contexts."""
     return tf.compat.v1.while_loop(
         lambda i, y: i < count,
-        lambda i, y: (i + 1, tf.compat.v1.cond(i > 0, lambda: tf.sin(y) * x, lambda: y * x)),
+        lambda i, y: (i + 1, tf.add(*tf.compat.v1.cond(i > 0, lambda: (tf.sin(y) * x, y), lambda: (y * x, x)))),
         (0, x),
     )[1]
 
@@ -88,7 +104,7 @@ def old_square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
 def square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
     y = x
     for turn in range(count):
-        y = (tf.sin(y) if turn > 0 else y) * x
+        y = tf.sin(y) * x + y if turn else y * x + x
     return y
 
 
@@ -170,12 +186,28 @@ TENSORFLOW_1 = (
         batched="{0} * tf.sin({0}) ** {count}",
         count=(1, 2, 3, 0),
     ),
+    _control(
+        "recurrence_of_tensorflow_1",
+        "in_tensorflow_1(lambda x, y: old_recurrence(x, y, count={count}), {0}, {1})",
+        IN_LOOPS,
+        batched="recurrence_in_turn({0}, {1}, count={count})",
+        others=alike,
+        count=(1, 2, 3, 0),
+    ),
     _control_of_rows(
         "loop_of_gathers_of_tensorflow_1",
         "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0})",
         IN_LOOPS,
         batched="sines_of_rows({0}, count={count})",
         count=(1, 2, 3, 0),
+    ),
+    _control_of_rows(
+        "gather_of_loop_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: tf.gather(old_times_the_sine(x, count={count}), {indices}), {0})",
+        IN_LOOPS,
+        batched="tf.gather({0} * tf.sin({0}) ** {count}, {indices}, axis=1)",
+        count=(1, 2, 3, 0),
+        indices=lambda shape: Indices(2, shape[0]),
     ),
     _control(
         "cond_in_loop_of_tensorflow_1",

@@ -29,7 +29,7 @@ WITHOUT = "its derivative is None, which is said of the kernel without any recor
 TRACED = "what a tf.function around it does"
 ABSENT = "its second derivative raises, and the error names the operation that has no gradient"
 REFUSED = "its gradient raises, for a form of its places that no region's condition can tell of a kernel's inputs"
-OLD = "a graph of TensorFlow 1 whose gradient is taken twice, which raises and says why"
+OLD = "a graph of TensorFlow 1: its loops, tensor arrays and removed operations are looked at in no session"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
     **dict.fromkeys(("batch_norm_grad_of_itself", "tensor_list_gather"), RAW),
@@ -49,8 +49,11 @@ UNSEEN = {
     **dict.fromkeys(("scale_and_translate", "resize_with_pad", "keras_up_sampling", "keras_resize_to_aspect"), ABSENT),
     **dict.fromkeys(("crop_and_resize_of_integers", "crops_of_given_boxes"), ABSENT),
     **dict.fromkeys(("stateless_gamma", "stateless_gamma_v2"), ABSENT),
+    "gather_of_loop_of_tensorflow_1": OLD,
     **dict.fromkeys(("while_loop_of_tensorflow_1", "loop_of_gathers_of_tensorflow_1"), OLD),
-    **dict.fromkeys(("cond_in_loop_of_tensorflow_1", "batch_norm_with_global_normalization"), OLD),
+    **dict.fromkeys(
+        ("recurrence_of_tensorflow_1", "cond_in_loop_of_tensorflow_1", "batch_norm_with_global_normalization"), OLD
+    ),
     **dict.fromkeys(("tensor_array", "tensor_array_gather", "tensor_array_concat", "tensor_array_in_loop"), OLD),
     "keras_scale_and_translate": "where samples lie, of which no region's condition speaks",
     "keras_stft_spectrogram_of_angles": "frames of four steps, the region's: a layer may have longer ones",
