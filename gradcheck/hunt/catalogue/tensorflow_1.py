@@ -76,27 +76,26 @@ def sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
 
 
 def old_recurrence(x: tf.Tensor, y: tf.Tensor, *, count: int) -> tf.Tensor:
-    """Of the loop's variables one is carried on, one stays as it is, and one is made anew; y comes from outside."""
-    _, state, _, last = tf.compat.v1.while_loop(
+    """Of the loop's variables one is the result, one stays as it is, and one takes no part; y comes from outside."""
+    return tf.compat.v1.while_loop(
         lambda i, *_: i < count,
-        lambda i, state, weight, _: (i + 1, state * tf.sin(y) + weight, weight, tf.cos(x)),
+        lambda i, state, weight, rest: (i + 1, state * tf.sin(y) + weight, weight, tf.cos(rest)),
         (0, x, x * y, y),
-    )
-    return state + last
+    )[1]
 
 
 def recurrence_in_turn(x: tf.Tensor, y: tf.Tensor, *, count: int) -> tf.Tensor:
     state = x
     for _ in range(count):
         state = state * tf.sin(y) + x * y
-    return state + (tf.cos(x) if count else y)
+    return state
 
 
 def old_square_and_sines(x: tf.Tensor, *, count: int) -> tf.Tensor:
     """A square in the first turn, sines in the others; x comes from outside of both contexts."""
     return tf.compat.v1.while_loop(
         lambda i, y: i < count,
-        lambda i, y: (i + 1, tf.add(*tf.compat.v1.cond(i > 0, lambda: (tf.sin(y) * x, y), lambda: (y * x, x)))),
+        lambda i, y: (i + 1, sum(tf.compat.v1.cond(i > 0, lambda: (tf.sin(y) * x, y), lambda: (y * x, x)))),
         (0, x),
     )[1]
 

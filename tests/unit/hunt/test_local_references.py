@@ -60,6 +60,7 @@ MEANT: dict[str, tuple[Callable[..., Array], float]] = {
     "fake_quant_with_min_max_args": (clip_to_way, 0.375),
     "fake_quant_with_min_max_vars": (clip_to_nudged, 1.0),
     "fake_quant_per_channel": (clip_by_channel, 1.0),
+    "quantize_and_dequantize_v1": (passed_through, 1 / 254),
     "quantize_and_dequantize_v2": (passed_through, 1 / 254),
     "quantize_and_dequantize_v3": (passed_through, 1 / 254),
     "quantize_and_dequantize_of_own_range": (passed_through, 1 / 254),

@@ -282,6 +282,9 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "compute_average_loss": lambda x, weights, size: np.asarray(np.sum(x * weights) / size),
     "batch_norm_training": batch_norm,
     "batch_norm_inference": batch_norm,
+    "batch_norm_with_global_normalization": lambda x, mean, variance, offset, scale, scaled: (
+        (x - mean) / np.sqrt(variance + 0.1) * (scale if scaled else 1.0) + offset
+    ),
     "batch_norm_frozen": lambda x, scale, offset: batch_norm(x, scale, offset, 0.5 + 0 * scale, 2.0 + 0 * scale),
     "batch_norm_v1": batch_norm,
     "batch_norm_v2": batch_norm,

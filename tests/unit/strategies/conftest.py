@@ -23,7 +23,7 @@ try:
 except ImportError:  # without it, workers draw the graphs at the same time
     fcntl = None  # type: ignore[assignment]
 
-EXAMPLES = 12 * len(CATALOGUE) // 5
+EXAMPLES = 5 * len(CATALOGUE) // 2
 """Every operation has as many chances to turn up, however many there are."""
 SEED = 20261121
 """That of a derivative's order is so much higher: the same operations are there at both."""
