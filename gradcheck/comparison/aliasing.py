@@ -27,15 +27,16 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where a much finer row contradicts the estimate, the usual row has aliased the function, or stepped over a part.
 
     Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
-    lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
-    not where perturbations of inner values show that digits are lost, and as many as the row does.
+    lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's, by however wide a bound;
+    that of a single stair does not where perturbations of inner values show that digits are lost, and as many as the
+    row does.
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
     plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
     digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
-    met = np.abs(plain.value - comparison.autodiff) <= plain.bound
-    supports = (evidence.compare(plain).where(Verdict.AGREE) | met) & ~(constant(finer) & digits)
+    allows = np.abs(plain.value - comparison.autodiff) <= plain.bound
+    supports = (evidence.compare(plain).where(Verdict.AGREE) | allows) & ~(constant(finer) & digits)
     apart, beyond = (
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)

@@ -63,6 +63,7 @@ def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
 
 
 def drawn_in(op: str, mode: Mode) -> bool:
+    """Whether an operation is drawn in a mode, as its entry says."""
     modes = CATALOGUE[op].modes
     return modes is None or mode == PLAIN or mode in modes
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.control_flow import ROWS
+from gradcheck.hunt.catalogue.language import float32, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices
 
@@ -139,9 +140,8 @@ def old_written_in_turn(x: tf.Tensor) -> tf.Tensor:
 
 
 def old_batch_norm(*inputs: tf.Tensor, scaled: bool) -> tf.Tensor:
-    single = [tf.cast(value, tf.float32) for value in inputs]
     results = tf.raw_ops.BatchNormWithGlobalNormalization(
-        **dict(zip(("t", "m", "v", "beta", "gamma"), single, strict=True)),
+        **dict(zip(("t", "m", "v", "beta", "gamma"), float32(*inputs), strict=True)),
         variance_epsilon=0.1,
         scale_after_normalization=scaled,
     )
@@ -149,11 +149,13 @@ def old_batch_norm(*inputs: tf.Tensor, scaled: bool) -> tf.Tensor:
 
 
 _old = partial(operation, modes=())
-_of_rows = partial(_old, shapes=vector, starts=((2,), (3,), (2, 2)))
+_of_rows = partial(_old, shapes=vector, starts=ROWS)
 _control = partial(_old, "control flow")
 _control_of_rows = partial(_of_rows, "control flow")
 _array = partial(_of_rows, "tensor_array (v1)")
 IN_LOOPS = "Enter Exit Merge NextIteration Switch"
+_loop = partial(_control, gradients=IN_LOOPS, count=(1, 2, 3, 0))
+_loop_of_rows = partial(_control_of_rows, gradients=IN_LOOPS, count=(1, 2, 3, 0))
 
 TENSORFLOW_1 = (
     _old(
@@ -178,42 +180,32 @@ TENSORFLOW_1 = (
         batched="tf.gather({0}, [0, 0], axis=1) if {flag} else tf.sin(tf.gather({0}, [0, {0}.shape[1] - 1], axis=1))",
         flag=BOOL,
     ),
-    _control(
+    _loop(
         "while_loop_of_tensorflow_1",
         "in_tensorflow_1(lambda x: old_times_the_sine(x, count={count}), {0})",
-        IN_LOOPS,
         batched="{0} * tf.sin({0}) ** {count}",
-        count=(1, 2, 3, 0),
     ),
-    _control(
+    _loop(
         "recurrence_of_tensorflow_1",
         "in_tensorflow_1(lambda x, y: old_recurrence(x, y, count={count}), {0}, {1})",
-        IN_LOOPS,
         batched="recurrence_in_turn({0}, {1}, count={count})",
         others=alike,
-        count=(1, 2, 3, 0),
     ),
-    _control_of_rows(
+    _loop_of_rows(
         "loop_of_gathers_of_tensorflow_1",
         "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0})",
-        IN_LOOPS,
         batched="sines_of_rows({0}, count={count})",
-        count=(1, 2, 3, 0),
     ),
-    _control_of_rows(
+    _loop_of_rows(
         "gather_of_loop_of_tensorflow_1",
         "in_tensorflow_1(lambda x: tf.gather(old_times_the_sine(x, count={count}), {indices}), {0})",
-        IN_LOOPS,
         batched="tf.gather({0} * tf.sin({0}) ** {count}, {indices}, axis=1)",
-        count=(1, 2, 3, 0),
         indices=lambda shape: Indices(2, shape[0]),
     ),
-    _control(
+    _loop(
         "cond_in_loop_of_tensorflow_1",
         "in_tensorflow_1(lambda x: old_square_and_sines(x, count={count}), {0})",
-        IN_LOOPS,
         batched="square_and_sines({0}, count={count})",
-        count=(1, 2, 3, 0),
     ),
     _array(
         "tensor_array",

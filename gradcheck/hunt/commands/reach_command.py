@@ -201,8 +201,7 @@ def _details(reach: RunReach, most: int) -> list[str]:
     once = [each.gradient.operation for each in reach.judged if each.first and not each.second]
     partly = [code for code in reach.codes if code.lines[0] and (code.missing or code.partial)]
     partly.sort(key=lambda code: (-len(code.unexplained), -len(code.missing)))
-    others = (each.gradient for each in reach.gradients if not (each.first or each in reach.judged))
-    beyond = [f"{gradient.operation} ({gradient.note})" for gradient in others]
+    beyond = [f"{each.gradient.operation} ({each.gradient.note})" for each in reach.others if not each.first]
     lines = [
         f"never reached: {_listed(never, most)}",
         f"  of what differences do not judge: {_listed(beyond, most)}",

@@ -68,6 +68,11 @@ class RunReach:
         return tuple(each for each in self.gradients if each.gradient.judgement is Judgement.DIFFERENCES)
 
     @property
+    def others(self) -> tuple[GradientReach, ...]:
+        """Those that something else judges."""
+        return tuple(each for each in self.gradients if each.gradient.judgement is not Judgement.DIFFERENCES)
+
+    @property
     def codes(self) -> tuple[CodeReach, ...]:
         """Every function once."""
         own = {each.code.code: each.code for each in self.gradients if each.code is not None}

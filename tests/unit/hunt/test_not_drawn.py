@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import mpmath
@@ -15,10 +15,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.debug.lib import debug_gradients
-from tensorflow.python.framework import kernels, ops
+from tensorflow.python.framework import kernels
 from tensorflow.python.ops import gen_array_ops, gen_control_flow_ops
 
 from gradcheck.hunt.census import Judgement, census, gradient_functions
+from tests.planting import planted
 
 X = tf.constant([1.5, -2.5, 4.5], tf.float64)
 
@@ -31,17 +32,28 @@ ELSEWHERE = {"_EagerConst", "ArgMax", "ArgMin", "LoopCond", "TopK", *V1_ARRAYS}
 """Those that have a CPU kernel, and are out of reach for another reason, which a test below shows."""
 
 
-def calls_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+CallsOf = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def calls_of() -> Iterator[CallsOf]:
     """The operations that a registered gradient function is called with from now on."""
-    registered, calls = ops.gradient_registry._registry[name], list[Any]()
-    function = registered["type"]
+    with ExitStack() as stack:
 
-    def counted(operation: Any, *gradients: Any) -> Any:
-        calls.append(operation)
-        return function(operation, *gradients)
+        def of(name: str) -> list[Any]:
+            calls = list[Any]()
 
-    monkeypatch.setitem(registered, "type", counted)
-    return calls
+            def counted(right: Callable[..., Any]) -> Callable[..., Any]:
+                def gradient(operation: Any, *upstream: Any) -> Any:
+                    calls.append(operation)
+                    return right(operation, *upstream)
+
+                return gradient
+
+            stack.enter_context(planted([name], counted))
+            return calls
+
+        yield of
 
 
 def by_tape(f: Callable[[Any], Any], x: Any) -> Any:
@@ -90,9 +102,9 @@ def test_what_a_test_has_to_run_is_run_below() -> None:
 @pytest.mark.parametrize("derivative", [by_tape, in_a_graph])
 @pytest.mark.parametrize("extreme", [tf.argmax, tf.argmin])
 def test_nothing_calls_the_gradient_of_a_place_since_integers_have_none(
-    derivative: Callable[..., Any], extreme: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    derivative: Callable[..., Any], extreme: Callable[..., Any], calls_of: CallsOf
 ) -> None:
-    calls = [calls_of(name, monkeypatch) for name in ("ArgMax", "ArgMin")]
+    calls = [calls_of(name) for name in ("ArgMax", "ArgMin")]
     found = derivative(lambda x: tf.cast(extreme(x), tf.float64) * x, X)
     assert found.numpy() == pytest.approx(np.full(3, extreme(X)))
     assert derivative(lambda x: tf.cast(extreme(x), tf.float64), X) is None
@@ -106,18 +118,18 @@ def test_no_function_of_tensorflow_makes_the_constants_whose_gradient_refuses() 
         gradient_functions()["_EagerConst"](None, X)
 
 
-def test_the_gradient_of_a_truncated_quotient_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = calls_of("TruncateDiv", monkeypatch)
+def test_the_gradient_of_a_truncated_quotient_is_none(calls_of: CallsOf) -> None:
+    calls = calls_of("TruncateDiv")
     assert by_tape(lambda x: tf.truncatediv(x, tf.constant(2.0, tf.float64)), X) is None
     assert len(calls) == 1
 
 
-def test_a_gamma_sample_moves_so_that_its_share_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gamma_sample_moves_so_that_its_share_stays(calls_of: CallsOf) -> None:
     """Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients" (2018): dz/da = -(dF/da) / (dF/dz).
 
     Each call draws other samples, so that differences of them say nothing.
     """
-    calls, shapes = calls_of("RandomGamma", monkeypatch), tf.constant([0.6, 2.5, 30.0], tf.float64)
+    calls, shapes = calls_of("RandomGamma"), tf.constant([0.6, 2.5, 30.0], tf.float64)
     with tf.GradientTape() as tape:
         tape.watch(shapes)
         z = tf.random.gamma([], shapes, dtype=tf.float64, seed=1)
@@ -133,9 +145,9 @@ def test_a_gamma_sample_moves_so_that_its_share_stays(monkeypatch: pytest.Monkey
     assert found.numpy() == pytest.approx(right, rel=1e-9)
 
 
-def test_the_condition_of_a_loop_is_a_boolean_which_has_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_condition_of_a_loop_is_a_boolean_which_has_no_gradient(calls_of: CallsOf) -> None:
     """One turn: (x + 1)**2 + x, whose derivative at 0.5 is 4."""
-    calls, exits = (calls_of(name, monkeypatch) for name in ("LoopCond", "Exit"))
+    calls, exits = (calls_of(name) for name in ("LoopCond", "Exit"))
     with tensorflow_1() as session:
         x = tf.constant([0.5], tf.float64)
         y = tf.compat.v1.while_loop(lambda y: tf.reduce_sum(y) < 2.0, lambda y: (y * y + x,), (x + 1.0,))
@@ -172,9 +184,9 @@ REFS: dict[Callable[[Any], Any], set[str]] = {
 
 @pytest.mark.parametrize("f", REFS, ids=lambda f: f.__name__)
 def test_a_reference_to_a_variable_of_tensorflow_1_hands_its_gradient_on(
-    f: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+    f: Callable[[Any], Any], calls_of: CallsOf
 ) -> None:
-    calls = {name: calls_of(name, monkeypatch) for name in REFS[f]}
+    calls = {name: calls_of(name) for name in REFS[f]}
     with tensorflow_1() as session:
         variable = tf.compat.v1.get_variable("x", initializer=np.array([0.3, 0.7]), use_resource=False)
         y = tf.sin(f(variable._ref()))
@@ -184,8 +196,8 @@ def test_a_reference_to_a_variable_of_tensorflow_1_hands_its_gradient_on(
     assert all(calls.values())
 
 
-def test_a_debugger_sees_the_gradient_that_it_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = calls_of("DebugGradientIdentity", monkeypatch)
+def test_a_debugger_sees_the_gradient_that_it_hands_on(calls_of: CallsOf) -> None:
+    calls = calls_of("DebugGradientIdentity")
     with tensorflow_1() as session:
         debugger, x = debug_gradients.GradientsDebugger(), tf.constant([0.3, 0.7], tf.float64)
         with debugger:
@@ -256,10 +268,8 @@ COMPILED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_what_only_compilers_make_has_the_gradient_of_what_it_computes(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, x = calls_of(name, monkeypatch), tf.constant([[0.3, 0.7], [-1.2, 2.1]])
+def test_what_only_compilers_make_has_the_gradient_of_what_it_computes(name: str, calls_of: CallsOf) -> None:
+    calls, x = calls_of(name), tf.constant([[0.3, 0.7], [-1.2, 2.1]])
     compiled, plain = COMPILED[name]
     found = by_tape(tf.function(compiled, jit_compile=True), x)
     np.testing.assert_allclose(found, by_tape(plain, x), rtol=1e-6)
