@@ -21,12 +21,15 @@ Array = np.ndarray[Any, Any]
 
 @cache
 def compiled(form: Formula, arity: int) -> Callable[..., Any]:
-    """The callable of a text, arguments by position, attributes by keyword; a function as it is."""
+    """The callable of a text, arguments by position, attributes by keyword; a function as it is.
+
+    A text leaves out the attributes that its values do not depend on.
+    """
     if not isinstance(form, str):
         return form
     names = attribute_names(form)
     arguments = [f"_{position}" for position in range(arity)]
-    signature = ", ".join([*arguments, "*", *names] if names else arguments)
+    signature = ", ".join([*arguments, *(["*", *names] if names else []), "**_"])
     body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
     function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np, **FUNCTIONS})
     return function

@@ -15,10 +15,13 @@ from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices
 
 
-def in_tensorflow_1(function: Callable[..., tf.Tensor], *values: tf.Tensor, producer: int = 0) -> tf.Tensor:
+def in_tensorflow_1(
+    function: Callable[..., tf.Tensor], *values: tf.Tensor, known: str = "shape", producer: int = 0
+) -> tf.Tensor:
     """The function's value in a graph of TensorFlow 1, and its derivatives by tf.gradients in such graphs.
 
-    `producer` is the version of the release that such a graph is of, if it has operations that were removed since.
+    Of the arguments such a graph knows the "shape", the "rank" or "nothing". `producer` is the version of the release
+    that it is of, if it has operations that were removed since.
     """
 
     def derivatives(*both: tf.Tensor) -> list[tf.Tensor]:
@@ -29,20 +32,24 @@ def in_tensorflow_1(function: Callable[..., tf.Tensor], *values: tf.Tensor, prod
     @tf.custom_gradient
     def evaluated(*values):  # type: ignore[no-untyped-def]
         given = [tf.convert_to_tensor(value).numpy() for value in values]
-        modern, graph = tf.compat.v1.control_flow_v2_enabled(), tf.compat.v1.GraphDef()
-        if producer:
-            graph.versions.producer = producer
+        modern = tf.compat.v1.control_flow_v2_enabled()
         tf.compat.v1.disable_control_flow_v2()
         try:
             with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-                tf.import_graph_def(graph, name="")
-                arguments = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in given]
+                if producer:
+                    old = tf.compat.v1.GraphDef()
+                    old.versions.producer = producer
+                    tf.import_graph_def(old, name="")
+                shapes = [{"shape": value.shape, "rank": [None] * value.ndim}.get(known) for value in given]
+                arguments = [
+                    tf.compat.v1.placeholder(value.dtype, shape) for value, shape in zip(given, shapes, strict=True)
+                ]
                 results = session.run(function(*arguments), dict(zip(arguments, given, strict=True)))
         finally:
             if modern:
                 tf.compat.v1.enable_control_flow_v2()
         return tf.nest.map_structure(tf.constant, results), lambda *upstream: in_tensorflow_1(
-            derivatives, *values, *map(tf.convert_to_tensor, upstream), producer=producer
+            derivatives, *values, *map(tf.convert_to_tensor, upstream), known=known, producer=producer
         )
 
     return evaluated(*values)
@@ -59,6 +66,11 @@ def old_rows_or_sine(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
 
 def old_times_the_sine(x: tf.Tensor, *, count: int) -> tf.Tensor:
     return tf.compat.v1.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
+
+
+def old_cosine_in_turn(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    """Every turn makes the loop's variable anew, whatever it was."""
+    return tf.compat.v1.while_loop(lambda i, _: i < count, lambda i, _: (i + 1, tf.cos(x)), (0, x))[1]
 
 
 def old_sines_of_rows(x: tf.Tensor, *, count: int) -> tf.Tensor:
@@ -150,8 +162,10 @@ def old_batch_norm(*inputs: tf.Tensor, scaled: bool) -> tf.Tensor:
 
 _old = partial(operation, modes=())
 _of_rows = partial(_old, shapes=vector, starts=ROWS)
-_control = partial(_old, "control flow")
-_control_of_rows = partial(_of_rows, "control flow")
+# What a graph knows of the arguments: where it does not know the shape, gradients take it from the session.
+KNOWN = ("shape", "rank", "nothing")
+_control = partial(_old, "control flow", known=KNOWN)
+_control_of_rows = partial(_of_rows, "control flow", known=KNOWN)
 _array = partial(_of_rows, "tensor_array (v1)")
 IN_LOOPS = "Enter Exit Merge NextIteration Switch"
 _loop = partial(_control, gradients=IN_LOOPS, count=(1, 2, 3, 0))
@@ -168,43 +182,48 @@ TENSORFLOW_1 = (
     ),
     _control(
         "cond_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_sine_or_square(x, flag={flag}), {0})",
+        "in_tensorflow_1(lambda x: old_sine_or_square(x, flag={flag}), {0}, known={known})",
         "Merge Switch",
         batched="tf.sin({0}) if {flag} else {0} * {0}",
         flag=BOOL,
     ),
     _control_of_rows(
         "cond_of_rows_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_rows_or_sine(x, flag={flag}), {0})",
+        "in_tensorflow_1(lambda x: old_rows_or_sine(x, flag={flag}), {0}, known={known})",
         "Merge Switch",
         batched="tf.gather({0}, [0, 0], axis=1) if {flag} else tf.sin(tf.gather({0}, [0, {0}.shape[1] - 1], axis=1))",
         flag=BOOL,
     ),
     _loop(
         "while_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_times_the_sine(x, count={count}), {0})",
+        "in_tensorflow_1(lambda x: old_times_the_sine(x, count={count}), {0}, known={known})",
         batched="{0} * tf.sin({0}) ** {count}",
     ),
     _loop(
+        "replaced_loop_variable_of_tensorflow_1",
+        "in_tensorflow_1(lambda x: old_cosine_in_turn(x, count={count}), {0}, known={known})",
+        batched="tf.cos({0}) if {count} else {0}",
+    ),
+    _loop(
         "recurrence_of_tensorflow_1",
-        "in_tensorflow_1(lambda x, y: old_recurrence(x, y, count={count}), {0}, {1})",
+        "in_tensorflow_1(lambda x, y: old_recurrence(x, y, count={count}), {0}, {1}, known={known})",
         batched="recurrence_in_turn({0}, {1}, count={count})",
         others=alike,
     ),
     _loop_of_rows(
         "loop_of_gathers_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0})",
+        "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0}, known={known})",
         batched="sines_of_rows({0}, count={count})",
     ),
     _loop_of_rows(
         "gather_of_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: tf.gather(old_times_the_sine(x, count={count}), {indices}), {0})",
+        "in_tensorflow_1(lambda x: tf.gather(old_times_the_sine(x, count={count}), {indices}), {0}, known={known})",
         batched="tf.gather({0} * tf.sin({0}) ** {count}, {indices}, axis=1)",
         indices=lambda shape: Indices(2, shape[0]),
     ),
     _loop(
         "cond_in_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_square_and_sines(x, count={count}), {0})",
+        "in_tensorflow_1(lambda x: old_square_and_sines(x, count={count}), {0}, known={known})",
         batched="square_and_sines({0}, count={count})",
     ),
     _array(

@@ -49,7 +49,7 @@ UNSEEN = {
     **dict.fromkeys(("scale_and_translate", "resize_with_pad", "keras_up_sampling", "keras_resize_to_aspect"), ABSENT),
     **dict.fromkeys(("crop_and_resize_of_integers", "crops_of_given_boxes"), ABSENT),
     **dict.fromkeys(("stateless_gamma", "stateless_gamma_v2"), ABSENT),
-    "gather_of_loop_of_tensorflow_1": OLD,
+    **dict.fromkeys(("gather_of_loop_of_tensorflow_1", "replaced_loop_variable_of_tensorflow_1"), OLD),
     **dict.fromkeys(("while_loop_of_tensorflow_1", "loop_of_gathers_of_tensorflow_1"), OLD),
     **dict.fromkeys(
         ("recurrence_of_tensorflow_1", "cond_in_loop_of_tensorflow_1", "batch_norm_with_global_normalization"), OLD
