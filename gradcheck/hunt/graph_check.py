@@ -19,6 +19,7 @@ from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import alone
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.numerics.difference import first_difference, second_difference
@@ -159,6 +160,7 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     is no nearer to the differences of the whole, these have missed what is small beside its other terms, or a kink.
     Where a node's cannot be told for its rounding, they cannot tell it behind others, either.
     """
+    table = _without_leaps(problem, table)
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, *ANOTHER)
     kinked = bool(problem.nonsmooth_nodes.kinks)
@@ -181,6 +183,20 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
             decides = not kinked or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
             expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
     return _without_missed(table, expected)
+
+
+def _without_leaps(problem: GraphProblem, table: Comparison) -> Comparison:
+    """The table without mismatches along what passes a leap within the finest steps: fmod(1e5, 1e-7) is all leaps.
+
+    Differences show the slope from stair to stair, or none, where autodiff has that of the stair.
+    """
+    missed = table.where(Verdict.MISMATCH, *ANOTHER)
+    leap = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
+    if not (leap and missed.any()) or problem.blurred_nodes:
+        return table
+    leaps = problem.hidden_leaps
+    passed = np.array([leaps.any() if column is None else leaps[column] for column in table.columns])
+    return table.marked(missed & passed[:, None], Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) -> Array | bool:

@@ -167,14 +167,24 @@ class GraphProblem(Problem):
 
         What is 6e-13 away for a coordinate may be far for the roundings of the node's arguments.
         """
+        return self._passed(leaps=False)
+
+    @property
+    def hidden_leaps(self) -> Array:
+        """Which coordinates pass a leap within these steps, (n,)."""
+        return self._passed(leaps=True)
+
+    def _passed(self, *, leaps: bool) -> Array:
         axes = np.eye(self.point.size)
-        moves = FIRST.steps[-UNSEEN] * largest_steps(self.point, axes, FIRST, eps=self.roundoff)[:, None] * axes
+        largest = largest_steps(self.point, axes, FIRST, eps=self.roundoff)
+        # A row of stairs may look alike at both ends of one step, but not of all.
+        moves = (FIRST.steps[-UNSEEN:, None, None] * largest[:, None] * axes).reshape(-1, len(axes))
         points = np.concatenate([self.point[None, :], self.point + moves, self.point - moves])
         try:
             rows = [value.numpy() for value in forward(self.graph, self.tensors(points), points=True)]
         except tf.errors.OpError:
             return np.zeros(len(axes), bool)
-        return crossings(self.graph, rows)
+        return np.asarray(crossings(self.graph, rows, leaps=leaps).reshape(UNSEEN, -1).any(axis=0))
 
     @property
     def smooth(self) -> bool:

@@ -72,16 +72,16 @@ def _measured(distances: Distances | None, values: Sequence[Array], attributes: 
     return np.asarray(distances(*values, **attributes))
 
 
-def crossings(graph: Graph, rows: Sequence[Array]) -> Array:
+def crossings(graph: Graph, rows: Sequence[Array], *, leaps: bool = False) -> Array:
     """Between which of k pairs of points a node passes a kink, a leap or a jump of the curvature, (k,).
 
     `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
-    the left of them.
+    the left of them. With `leaps`, only singular points count.
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
         spec, points = CATALOGUE[node.op], list(zip(*(rows[parent] for parent in node.parents), strict=True))
-        for distances in (spec.kinks, spec.singular, spec.curvature_jumps):
+        for distances in (spec.singular,) if leaps else (spec.kinks, spec.singular, spec.curvature_jumps):
             if distances is not None and points[0][0].size:
                 found |= _passed(spec, distances, points, node.attributes)
     return found
@@ -101,11 +101,12 @@ def _passed(
 
 
 def _between(here: Array, right: Array | None, left: Array | None) -> bool:
-    """Whether the distance from something is at least twice as large on one side.
+    """Whether the distance from something does not grow on one side by what it shrinks by on the other.
 
-    So is that from the end of the domain, beyond which there are none (None), and where there are more or fewer of
-    them, as of samples inside of an image, something has come in or gone.
+    One that is curved differs by less than a part in 64 on the finest steps. Behind the end of the domain there are
+    none (None), and where there are more or fewer of them, as of samples inside of an image, something has come in or
+    gone.
     """
     if right is None or left is None or not right.shape == here.shape == left.shape:
         return True
-    return bool(np.any(np.isfinite(here) & (here > 0) & (np.maximum(right, left) >= 2 * here)))
+    return bool(np.any(np.isfinite(here) & (here > 0) & (np.abs(right + left - 2 * here) >= here / 64)))

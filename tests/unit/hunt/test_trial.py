@@ -572,6 +572,20 @@ def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -
     assert checked.result.orders[2].verdict == Verdict.INCONCLUSIVE
 
 
+def test_leaps_within_the_finest_steps_make_no_slope_wrong() -> None:
+    """Where quotients are 5e11, steps pass many leaps; beside two others, which have slopes that can be told."""
+    divisors = [[[-9.4], [-4.7]], [[1e-7], [7.3e-4]]]
+    drawn = graph([[[84256.40858597], [49999.15]], divisors], Node.of("keras_fmod", 0, 1))
+    checked = trial.run(drawn, (1,))
+    assert checked.problem.smooth
+    assert checked.problem.hidden_leaps.tolist() == [True, True, False, False, True, True]
+    assert checked.result.verdict == Verdict.INCONCLUSIVE
+    with planted(["FloorMod"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
+        finding = trial.run(drawn, (1,)).result.orders[1].findings[0]
+    assert (finding.input, finding.index) == ("input 1", (0, 0, 0))
+    assert "2 entries are wrong" in finding.reason
+
+
 def test_a_coordinate_leaves_its_domain_within_the_finest_steps() -> None:
     """Beyond it there is no quantile, and no distance from where it would kink."""
     level = graph([[0.6, -0.3, 0.1, 1.62], 1 - 1e-12], Node.of("keras_quantile_of_level", 0, 1))
