@@ -76,19 +76,19 @@ def crossings(graph: Graph, rows: Sequence[Array], *, leaps: bool = False) -> Ar
     """Between which of k pairs of points a node passes a kink, a leap or a jump of the curvature, (k,).
 
     `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
-    the left of them. With `leaps`, only singular points count.
+    the left of them. With `leaps`, only singular points count, and no ends of domains, where differences take one side.
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
         spec, points = CATALOGUE[node.op], list(zip(*(rows[parent] for parent in node.parents), strict=True))
         for distances in (spec.singular,) if leaps else (spec.kinks, spec.singular, spec.curvature_jumps):
             if distances is not None and points[0][0].size:
-                found |= _passed(spec, distances, points, node.attributes)
+                found |= _passed(spec, distances, points, node.attributes, ends=not leaps)
     return found
 
 
 def _passed(
-    spec: OpSpec, distances: Distances, points: Sequence[Sequence[Array]], attributes: Mapping[str, Any]
+    spec: OpSpec, distances: Distances, points: Sequence[Sequence[Array]], attributes: Mapping[str, Any], *, ends: bool
 ) -> Array:
     def measured(point: Sequence[Array]) -> Array | None:
         inside = all(spec.domain(place).contains(value) for place, value in enumerate(point))
@@ -97,10 +97,10 @@ def _passed(
     with np.errstate(all="ignore"):
         here, *beside = map(measured, points)
         pairs = zip(beside[: len(beside) // 2], beside[len(beside) // 2 :], strict=True)
-        return np.array([here is not None and _between(here, *pair) for pair in pairs], bool)
+        return np.array([here is not None and _between(here, *pair, ends=ends) for pair in pairs], bool)
 
 
-def _between(here: Array, right: Array | None, left: Array | None) -> bool:
+def _between(here: Array, right: Array | None, left: Array | None, *, ends: bool) -> bool:
     """Whether the distance from something does not grow on one side by what it shrinks by on the other.
 
     One that is curved differs by less than a part in 64 on the finest steps. Behind the end of the domain there are
@@ -108,5 +108,5 @@ def _between(here: Array, right: Array | None, left: Array | None) -> bool:
     gone.
     """
     if right is None or left is None or not right.shape == here.shape == left.shape:
-        return True
+        return ends
     return bool(np.any(np.isfinite(here) & (here > 0) & (np.abs(right + left - 2 * here) >= here / 64)))
