@@ -20,16 +20,16 @@ Array = np.ndarray[Any, Any]
 
 
 @cache
-def compiled(form: Formula, arity: int) -> Callable[..., Any]:
+def compiled(form: Formula, arity: int, unused: tuple[str, ...] = ()) -> Callable[..., Any]:
     """The callable of a text, arguments by position, attributes by keyword; a function as it is.
 
-    A text leaves out the attributes that its values do not depend on.
+    `unused` are attributes that the text may leave out, since its values do not depend on them.
     """
     if not isinstance(form, str):
         return form
-    names = attribute_names(form)
+    names = dict.fromkeys((*attribute_names(form), *unused))
     arguments = [f"_{position}" for position in range(arity)]
-    signature = ", ".join([*arguments, *(["*", *names] if names else []), "**_"])
+    signature = ", ".join([*arguments, "*", *names] if names else arguments)
     body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
     function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np, **FUNCTIONS})
     return function
@@ -42,10 +42,9 @@ def single(spec: OpSpec) -> Callable[..., Any]:
 
 def over_points(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
-    if reference and spec.reference:
-        return compiled(spec.reference, spec.arity)
-    if not spec.looped:
-        return compiled(spec.batched or spec.source, spec.arity)
+    form = spec.reference if reference and spec.reference else None if spec.looped else spec.batched or spec.source
+    if form is not None:
+        return compiled(form, spec.arity, attribute_names(spec.source))
     function = compiled(spec.source, spec.arity)
 
     def looped(*arguments: Any, **attributes: Any) -> Any:
