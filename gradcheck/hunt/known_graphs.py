@@ -131,12 +131,26 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     """
     if not found.values:
         return None
-    nodes = dict(found.graph.positions())
-    node = nodes[found.position]
-    arguments = [found.values[parent].array() for parent in node.parents]
-    before = ancestry(sources_of(found.graph), node.parents)
-    here = known.match(found.signature, node.attributes, arguments, before, error=found.error, defects=defects)
-    return here or _match_of_what_arrives(found, defects)
+    values = [value.array() for value in found.values]
+    _, attributes, arguments, _, before = _given(found.graph, found.position, values, found.order)
+    here = known.match(found.signature, attributes, arguments, before, error=found.error, defects=defects)
+    return here or _match_of_what_is_raised(found, defects) or _match_of_what_arrives(found, defects)
+
+
+def _match_of_what_is_raised(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
+    """The same for errors of any operation: what raises may stand behind the culprit, as what makes it raise may."""
+    op, attributes, arguments, order, _ = _given(
+        found.graph, found.position, [value.array() for value in found.values], found.order
+    )
+    before = ancestry(sources_of(found.graph), [found.graph.size - 1])
+    for defect in known.current(found.taken) if defects is None else defects:
+        if (defect.signature.kind, defect.signature.taken) != (found.kind, found.taken):
+            continue
+        for region in defect.regions:
+            raised = region.op == ANY and region.error
+            if raised and region.contains(op, attributes, arguments, order, before, error=found.error):
+                return defect
+    return None
 
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:

@@ -502,6 +502,19 @@ def test_what_is_raised_may_be_what_is_known_whatever_raises_it(cumprod: Defect)
         assert known_graphs.match(now, defects=[defect]) is known_as
 
 
+@pytest.mark.parametrize(("producer", "known_as"), [("square", True), ("cumprod", True), ("exp", False)])
+def test_what_is_raised_behind_the_culprit_may_be_what_is_known(cumprod: Defect, producer: str, known_as: bool) -> None:
+    """The producer of what is raised stands behind the operation that is blamed, or is it."""
+    raising = Region("*", "always", (1,), producers=(producer,), error="not subscriptable")
+    signature = structs.replace(cumprod.signature, operation="sin", kind=Kind.RAISES)
+    defect = structs.replace(cumprod, signature=signature, regions=(raising,))
+    graph = Graph((literal([2.0, 3.0]),), (Node.of("cumprod", 0, **FORWARD), Node.of("square", 1)))
+    found = found_at([2.0, 3.0])
+    raised = (dataclasses.replace(found.findings[0], kind=Kind.RAISES, reason="TypeError: not subscriptable"),)
+    behind = dataclasses.replace(found, graph=graph, findings=raised, values=(*found.values, literal([4.0, 36.0])))
+    assert known_graphs.match(behind, defects=[defect]) is (defect if known_as else None)
+
+
 def test_identity_and_values_decide_and_no_description(cumprod: Defect) -> None:
     assert known_graphs.match(found_at([2.0, 3.0]), defects=[cumprod]) is None
     renamed = dataclasses.replace(found_at([2.0, 0.0]), description="none")
