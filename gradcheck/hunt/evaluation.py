@@ -20,14 +20,14 @@ Array = np.ndarray[Any, Any]
 
 
 @cache
-def compiled(form: Formula, arity: int, unused: tuple[str, ...] = ()) -> Callable[..., Any]:
+def compiled(form: Formula, arity: int, given: tuple[str, ...] = ()) -> Callable[..., Any]:
     """The callable of a text, arguments by position, attributes by keyword; a function as it is.
 
-    `unused` are attributes that the text may leave out, since its values do not depend on them.
+    `given` are attributes of which the text may leave out those that its values do not depend on.
     """
     if not isinstance(form, str):
         return form
-    names = dict.fromkeys((*attribute_names(form), *unused))
+    names = dict.fromkeys((*attribute_names(form), *given))
     arguments = [f"_{position}" for position in range(arity)]
     signature = ", ".join([*arguments, "*", *names] if names else arguments)
     body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
@@ -42,10 +42,12 @@ def single(spec: OpSpec) -> Callable[..., Any]:
 
 def over_points(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
-    form = spec.reference if reference and spec.reference else None if spec.looped else spec.batched or spec.source
-    if form is not None:
-        return compiled(form, spec.arity, attribute_names(spec.source))
-    function = compiled(spec.source, spec.arity)
+    given = attribute_names(spec.source)
+    if reference and spec.reference:
+        return compiled(spec.reference, spec.arity, given)
+    if not spec.looped:
+        return compiled(spec.batched or spec.source, spec.arity, given)
+    function = single(spec)
 
     def looped(*arguments: Any, **attributes: Any) -> Any:
         rows = [tf.unstack(argument) for argument in arguments]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gradcheck.hunt.graph_problem import GraphProblem
 
 Array = np.ndarray[Any, Any]
+Given = tuple[str, Mapping[str, Any], list[Array], int, Ancestry]
+"""What a region is asked about a node: the operation, attributes, arguments, order, and what stands before it."""
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
 """What becomes of a zero that arrives depends on what stands behind."""
 CHECKED = "CheckNumerics"
@@ -132,16 +134,15 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     if not found.values:
         return None
     values = [value.array() for value in found.values]
-    _, attributes, arguments, _, before = _given(found.graph, found.position, values, found.order)
+    given = _given(found.graph, found.position, values, found.order)
+    _, attributes, arguments, _, before = given
     here = known.match(found.signature, attributes, arguments, before, error=found.error, defects=defects)
-    return here or _match_of_what_is_raised(found, defects) or _match_of_what_arrives(found, defects)
+    return here or _match_of_what_is_raised(found, given, defects) or _match_of_what_arrives(found, defects)
 
 
-def _match_of_what_is_raised(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
+def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequence[Defect] | None) -> Defect | None:
     """The same for errors of any operation: what raises may stand behind the culprit, as what makes it raise may."""
-    op, attributes, arguments, order, _ = _given(
-        found.graph, found.position, [value.array() for value in found.values], found.order
-    )
+    op, attributes, arguments, order, _ = given
     before = ancestry(sources_of(found.graph), [found.graph.size - 1])
     for defect in known.current(found.taken) if defects is None else defects:
         if (defect.signature.kind, defect.signature.taken) != (found.kind, found.taken):
@@ -176,10 +177,7 @@ def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None
     return None
 
 
-def _given(
-    graph: Graph, place: int, values: Sequence[Array], order: int
-) -> tuple[str, Mapping[str, Any], list[Array], int, Ancestry]:
-    """What a region is asked about a node: the operation, attributes, arguments, order, and what stands before it."""
+def _given(graph: Graph, place: int, values: Sequence[Array], order: int) -> Given:
     sources = sources_of(graph)
     node = sources[place]
     assert isinstance(node, Node)

@@ -40,9 +40,11 @@ def in_tensorflow_1(
                     old = tf.compat.v1.GraphDef()
                     old.versions.producer = producer
                     tf.import_graph_def(old, name="")
-                shapes = [{"shape": value.shape, "rank": [None] * value.ndim}.get(known) for value in given]
                 arguments = [
-                    tf.compat.v1.placeholder(value.dtype, shape) for value, shape in zip(given, shapes, strict=True)
+                    tf.compat.v1.placeholder(
+                        value.dtype, {"shape": value.shape, "rank": [None] * value.ndim}.get(known)
+                    )
+                    for value in given
                 ]
                 results = session.run(function(*arguments), dict(zip(arguments, given, strict=True)))
         finally:
