@@ -76,7 +76,11 @@ SHARE = 3
 
 
 COMMUTATIVE = frozenset(("add", "mul", "multiply", "minimum", "maximum", "equal", "not_equal"))
-HINTS = {"grad_a": "a hint for profilers", "grad_b": "a hint for profilers"}
+HINTS = {
+    "grad_a": "a hint for profilers",
+    "grad_b": "a hint for profilers",
+    "colocate_with_first_write_call": "where an array's writes are placed, of one that is asked for its gradient alone",
+}
 """Keyword arguments on which no value depends, and what they are."""
 
 
@@ -200,6 +204,10 @@ def by_form(before: ast.AST, text: str) -> str:
         return "the function is commutative" if before.func.attr in COMMUTATIVE and typed else ""
     if text == "another operator" and isinstance(before, ast.BinOp) and isinstance(before.op, ast.Mult):
         return "to divide by -1 is to multiply by it" if ast.unparse(before.right) == "-1" else ""
+    if text == "the result scaled":
+        results = before.elts if isinstance(before, (ast.Tuple, ast.List)) else [before]
+        none = all(isinstance(one, ast.Constant) and one.value is None for one in results)
+        return "there is no result" if none else ""
     return ""
 
 

@@ -85,6 +85,9 @@ def test_equivalent_changes_have_no_effect(mutation: Any, changes: dict[str, lis
         ("another operator", "x * -1", True),
         ("another operator", "x * 2", False),
         ("the right operand dropped", "x * -1", False),
+        ("the result scaled", "(None, None)", True),
+        ("the result scaled", "None", True),
+        ("the result scaled", "[None, grad]", False),
     ],
 )
 def test_what_is_equivalent_by_its_form(mutation: Any, text: str, expression: str, equivalent: bool) -> None:
