@@ -17,6 +17,7 @@ from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, value
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
+from tests.planting import planted
 
 DRAWS = 6
 
@@ -152,6 +153,32 @@ def test_what_squaring_has_lost_of_a_matrix_exponential_shows() -> None:
     moderate = problem(graph([[0.5, 1.0], [-2.0, 0.25]], Node.of("matrix_exponential", 0)))
     assert moderate.lost[1].max() < 20 * UNIT
     assert trial.run(moderate.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
+
+
+def system(name: str, matrix: Any, right: Any) -> Graph:
+    return Graph((literal(np.array(matrix)), literal(np.array(right))), (Node.of(name, 0, 1, ridge=1.0),))
+
+
+def doubled(right: Any) -> Any:
+    return lambda *given: tf.nest.map_structure(lambda part: None if part is None else 2 * part, right(*given))
+
+
+@pytest.mark.parametrize("name", ["lstsq", "matrix_solve_ls"])
+def test_what_normal_equations_have_lost_shows(name: str) -> None:
+    """Elements of 2e16 absorb what a step changes of them, so that small steps move the solution by the rest alone."""
+    matrix, right = [[3.0, 1.0, 1.5e8], [1.0, 2.0, 1.5e8]], [[1.0, 2.0], [3.0, 4.0]]
+    lost = problem(system(name, matrix, right))
+    with mpmath.workdps(60):
+        a = mpmath.matrix(matrix)
+        solution = a.T * mpmath.inverse(a * a.T + mpmath.eye(2)) * mpmath.matrix(right)
+    off = np.abs(lost.intermediates[2] - np.array(solution.tolist(), np.float64))
+    assert 1e6 * UNIT * np.abs(lost.intermediates[2]).max() < off.max() < 10 * lost.lost[2].min()
+    assert trial.run(lost.graph, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
+    moderate = problem(system(name, [[3.0, 1.0, 15.0], [1.0, 2.0, -4.0]], right))
+    assert moderate.lost[2].max() < 1e4 * UNIT
+    assert trial.run(moderate.graph).result.verdict == Verdict.AGREE
+    with planted(["MatrixSolveLs", "Cholesky"], doubled):
+        assert trial.run(moderate.graph, (1,)).result.verdict == Verdict.MISMATCH
 
 
 @pytest.mark.parametrize(
