@@ -48,7 +48,7 @@ EXACT = SELECTING.union(
 NORMWISE = frozenset(
     (
         *("Svd", "SelfAdjointEigV2", "Eig", "Qr", "MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
-        *("MatrixDeterminant", "LogMatrixDeterminant"),
+        *("MatrixDeterminant", "LogMatrixDeterminant", "Cholesky"),
     )
 )
 """Kernels that give what is right for a matrix beside the given one, by units of its largest element.

@@ -84,6 +84,7 @@ def _broadcast_right_sides(shape: Shape) -> Shapes:
 
 
 _system = partial(_square, others=right_sides)
+_least_squares = partial(_matrix, others=right_sides, ridge=(1.0, 0.5))
 _tridiagonal = partial(
     _matrix, when=lambda shape: shape[-2] == 3, others=_right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
 )
@@ -121,8 +122,7 @@ def _lost_by_squaring(value: Array, x: Array) -> Array:
 def _lost_by_normal_equations(value: Array, matrix: Array, right: Array, ridge: float) -> Array:
     """The condition of A^T A + ridge counts, the square of that of A (Higham 2002, section 20.4).
 
-    Its elements absorb what is small beside the largest: where a finer step moves none of them, it moves the solution
-    through the right side alone.
+    Its elements absorb what is small beside the largest. No other A has what the kernel rounds there.
     """
     widest = np.linalg.norm(matrix, axis=(-2, -1), keepdims=True)
     least = np.linalg.svd(matrix, compute_uv=False)[..., -1:, None]
@@ -131,9 +131,6 @@ def _lost_by_normal_equations(value: Array, matrix: Array, right: Array, ridge: 
     size = solved + widest * given / largest
     relative = sum(matrix.shape[-2:]) * np.finfo(np.float64).eps * largest / smallest
     return np.broadcast_to(relative * size, value.shape)
-
-
-_least_squares = partial(_matrix, others=right_sides, ridge=(1.0, 0.5), loses=_lost_by_normal_equations)
 
 
 LINALG = (
@@ -160,11 +157,13 @@ LINALG = (
     _least_squares(
         "matrix_solve_ls",
         "tf.raw_ops.MatrixSolveLs(matrix={0}, rhs={1}, l2_regularizer=np.float64({ridge}), fast=True)",
+        loses=_lost_by_normal_equations,
     ),
     _least_squares(
         "matrix_solve_ls_of_unknown_dimensions",
         "of_unknown_dimensions(least_squares, {0}, {1}, ridge={ridge})",
         "MatrixSolveLs",
+        loses=_lost_by_normal_equations,
     ),
     _matrix(
         "lstsq_of_full_rank",
