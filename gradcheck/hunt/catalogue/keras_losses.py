@@ -1,7 +1,8 @@
 """The losses of `keras.losses` (family `nn`). The prediction comes first, the label second.
 
 The classes of losses take the mean of the functions' values. A loss that finds logits kept beside probabilities, as
-Keras keeps them, takes those instead, which is another function; so its argument is copied first.
+Keras keeps them, takes those instead, which is another function; so its argument is copied first. So is the value of a
+loss that keeps a mask beside it, by which classes of losses weigh it.
 """
 
 from __future__ import annotations
@@ -311,8 +312,8 @@ PROBABILITIES = (
     ),
     _labelled(
         "keras_sparse_categorical_crossentropy",
-        "tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
-        "tf.identity({0}), ignore_class={ignored})",
+        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
+        "tf.identity({0}), ignore_class={ignored}))",
         "Log Maximum SparseSoftmaxCrossEntropyWithLogits",
         PROBABILITY,
         ignored=(None, 0, -1),
@@ -321,8 +322,8 @@ PROBABILITIES = (
     ),
     _labelled(
         "keras_sparse_categorical_crossentropy_of_logits",
-        "tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, "
-        "from_logits=True, ignore_class={ignored})",
+        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, "
+        "from_logits=True, ignore_class={ignored}))",
         "SparseSoftmaxCrossEntropyWithLogits",
         ignored=(None, 0, -1),
         terms=1.0,
@@ -361,7 +362,8 @@ PAIRS = (
     operation(
         "nn",
         "keras_circle",
-        "tf.keras.losses.circle(np.array({labels}), {0}, remove_diagonal={removed}, gamma={gamma}, margin={margin})",
+        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, remove_diagonal={removed}, gamma={gamma}, "
+        "margin={margin}))",
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,
@@ -377,8 +379,8 @@ PAIRS = (
     operation(
         "nn",
         "keras_circle_of_references",
-        "tf.keras.losses.circle(np.array({labels}), {0}, ref_labels=np.array([0, 1, 0]), ref_embeddings={1}, "
-        "remove_diagonal=False, gamma={gamma}, margin={margin})",
+        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, ref_labels=np.array([0, 1, 0]), "
+        "ref_embeddings={1}, remove_diagonal=False, gamma={gamma}, margin={margin}))",
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,

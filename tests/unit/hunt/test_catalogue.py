@@ -188,6 +188,7 @@ def test_text_yields_a_finite_tensor_of_the_declared_dtype(spec: OpSpec, sampler
         value = single(spec)(*[tf.constant(argument) for argument in example.arguments], **example.attributes)
         assert value.dtype.name == spec.result
         assert np.all(np.isfinite(value.numpy())), example
+        assert not hasattr(value, "_keras_mask"), "by it, Keras weighs what comes behind"
 
 
 @named(BATCHED)
