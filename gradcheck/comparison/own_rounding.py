@@ -36,6 +36,9 @@ NEAR = 2.0**-8
 NEIGHBOURS, FEW = 6, 2
 """So many neighbours show what a low precision loses, and so many in a first look."""
 
+HELD = 2.0**-6
+"""A value that moves by no more than this share of itself is still on the same side of all ties."""
+
 SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
 """How far, in roundings, the points lie that tell both sides apart."""
 
@@ -62,6 +65,13 @@ class Surroundings:
         """The values a little farther off, where no two coordinates move alike, so that ties break."""
         rng = np.random.default_rng(1)
         return self._perturbed(range(DRAWS), lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+
+    @cached_property
+    def together(self) -> Array:
+        """The values when all coordinates move alike by one unit in the last place, so that equal ones stay equal."""
+        problem, unit = self.problem, 2 * self.problem.precision
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.stack([self.derivative(problem, problem.point * (1 + way * unit)) for way in (1, -1)])
 
     @cached_property
     def sides(self) -> Array:
@@ -198,6 +208,8 @@ class OwnRounding:
                 return np.asarray(rounding)
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
             missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
+            held = self._change(self.around.together)
+            missed = np.maximum(missed, np.where(held <= HELD * np.abs(self.autodiff), held, 0.0))
             return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:

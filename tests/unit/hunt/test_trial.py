@@ -160,6 +160,20 @@ def test_nor_is_it_one_at_a_kink() -> None:
         assert trial.run(rounded, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+@pytest.mark.parametrize("operation", ["MaxPool3D", "Softplus", "Cos"])
+def test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_is(operation: str) -> None:
+    """The slope falls by 2e-4 of itself within the rounding of 5.7. Whichever element wins a broken tie is larger."""
+    volume = [[-0.84, 0.23, -1.41], [5.7, 1.07, -0.84], [1.3, 0.23, -1.19], [5.7, 5.7, -0.97]]
+    drawn = graph(
+        [np.reshape(volume, (2, 2, 3, 1))],
+        Node.of("max_pool3d", 0, count=1, padding="SAME", stride=2),
+        *(Node.of("softplus", 1), Node.of("keras_rad2deg", 2), Node.of("cos", 3), Node.of("atanh", 4)),
+    )
+    assert trial.run(drawn, (1,)).result.verdict == Verdict.AGREE
+    with planted([operation], lambda right: lambda op, *given: 1.05 * right(op, *given)):
+        assert trial.run(drawn, (1,)).result.verdict == Verdict.MISMATCH
+
+
 def test_at_a_tie_a_derivative_between_the_slopes_of_the_node_alone_is_no_mismatch() -> None:
     """Of 7.3e6 and 1e7 quantization makes the same: moves of -0.5 and of 0, which are added, are below their digits."""
     x = [[[0.0, 12.5], [13.0, 7.3e6]], [[-3.1e-6, 700.0], [1e7, 1.0]]]
