@@ -16,7 +16,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, a
 from gradcheck.comparison.lines import DRAWS, Lines, Settled, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, GROSS
 from gradcheck.numerics.difference import Estimate
-from gradcheck.numerics.sampling import Sample
+from gradcheck.numerics.sampling import EPS64, Sample
 
 Array = np.ndarray[Any, Any]
 
@@ -208,8 +208,9 @@ class OwnRounding:
                 return np.asarray(rounding)
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
             missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
-            held = self._change(self.around.together)
-            missed = np.maximum(missed, np.where(held <= HELD * np.abs(self.autodiff), held, 0.0))
+            if self.around.problem.precision > EPS64:
+                held = self._change(self.around.together)
+                missed = np.maximum(missed, np.where(held <= HELD * np.abs(self.autodiff), held, 0.0))
             return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
