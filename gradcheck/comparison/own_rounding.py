@@ -36,6 +36,9 @@ NEAR = 2.0**-8
 NEIGHBOURS, FEW = 6, 2
 """So many neighbours show what a low precision loses, and so many in a first look."""
 
+TOGETHER = (1, 2)
+"""So many units in the last place do all coordinates move alike on either side."""
+
 HELD = 2.0**-6
 """A value that moves by no more than this share of itself is still on the same side of all ties."""
 
@@ -68,10 +71,18 @@ class Surroundings:
 
     @cached_property
     def together(self) -> Array:
-        """The values when all coordinates move alike by one unit in the last place, so that equal ones stay equal."""
+        """The values when all coordinates move alike by some units in the last place, so that equal ones stay equal.
+
+        They lie on either side of the point, (2, points, …), which is none of them: a value may be wrong there alone.
+        """
         problem, unit = self.problem, 2 * self.problem.precision
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.stack([self.derivative(problem, problem.point * (1 + way * unit)) for way in (1, -1)])
+            return np.array(
+                [
+                    [self.derivative(problem, problem.point * (1 + way * far * unit)) for far in TOGETHER]
+                    for way in (1, -1)
+                ]
+            )
 
     @cached_property
     def sides(self) -> Array:
@@ -209,9 +220,15 @@ class OwnRounding:
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
             missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
             if self.around.problem.precision > EPS64:
-                held = self._change(self.around.together)
-                missed = np.maximum(missed, np.where(held <= HELD * np.abs(self.autodiff), held, 0.0))
+                missed = np.maximum(missed, self._held)
             return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
+
+    @cached_property
+    def _held(self) -> Array:
+        """How far the values move on one side of the point while ties hold; nothing where they leave that at it."""
+        sides = np.array([self._of(side) for side in self.around.together])
+        left = np.max(np.abs(sides[:, 0] - self.autodiff), axis=0) > HELD * np.abs(self.autodiff)
+        return np.where(left, 0.0, _largest(np.ptp(sides, axis=1)))
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
         """Where the values miss the interval as that at the point does on one side, and do not on the other."""

@@ -180,6 +180,17 @@ def test_so_is_a_function_in_float32(factor: float) -> None:
     assert_seen(fault, check(f, np.float32(1.0)).orders)
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.5, np.nan, 1.01])
+@pytest.mark.parametrize("place", PLACES[:6])
+def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str) -> None:
+    for shape in SHAPES[place == TIE :]:
+        fault = Fault(factor, place, shape, 1)
+        f, x = function(fault)
+        result = check(f, np.float32(x)).orders[1]
+        assert result.verdict == Verdict.MISMATCH
+        assert fault.seen_in(result), shape
+
+
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("place", PLACES[:5])
 def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, plant: Any) -> None:

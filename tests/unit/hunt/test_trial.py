@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gradcheck.autodiff.mode import Mode
 from gradcheck.comparison.probes import first_order
@@ -160,18 +161,45 @@ def test_nor_is_it_one_at_a_kink() -> None:
         assert trial.run(rounded, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+def behind_a_tie(*operations: str) -> Graph:
+    volume = [[-0.84, 0.23, -1.41], [5.7, 1.07, -0.84], [1.3, 0.23, -1.19], [5.7, 5.7, -0.97]]
+    return graph(
+        [np.reshape(volume, (2, 2, 3, 1))],
+        Node.of("max_pool3d", 0, count=1, padding="SAME", stride=2),
+        *(Node.of(operation, place) for place, operation in enumerate(operations, 1)),
+    )
+
+
 @pytest.mark.parametrize("operation", ["MaxPool3D", "Softplus", "Cos"])
 def test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_is(operation: str) -> None:
     """The slope falls by 2e-4 of itself within the rounding of 5.7. Whichever element wins a broken tie is larger."""
-    volume = [[-0.84, 0.23, -1.41], [5.7, 1.07, -0.84], [1.3, 0.23, -1.19], [5.7, 5.7, -0.97]]
-    drawn = graph(
-        [np.reshape(volume, (2, 2, 3, 1))],
-        Node.of("max_pool3d", 0, count=1, padding="SAME", stride=2),
-        *(Node.of("softplus", 1), Node.of("keras_rad2deg", 2), Node.of("cos", 3), Node.of("atanh", 4)),
-    )
+    drawn = behind_a_tie("softplus", "keras_rad2deg", "cos", "atanh")
     assert trial.run(drawn, (1,)).result.verdict == Verdict.AGREE
     with planted([operation], lambda right: lambda op, *given: 1.05 * right(op, *given)):
         assert trial.run(drawn, (1,)).result.verdict == Verdict.MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("operation", "behind", "factor"),
+    [("Atan", ("keras_rad2deg", "atan"), 1.005), ("Cos", ("keras_rad2deg", "cos"), 1.02)],
+)
+def test_a_slope_that_is_wrong_at_one_tie_alone_is_a_mismatch(
+    operation: str, behind: tuple[str, ...], factor: float
+) -> None:
+    """Points beside it, where the tie holds as well, have right slopes: they do not show that its own is rounding."""
+    tied = behind_a_tie(*behind)
+    point = float(np.max(GraphProblem.evaluated(tied).intermediates[-2]))
+
+    def at_the_point(right: Any) -> Any:
+        def gradient(op: Any, *given: Any) -> Any:
+            part = right(op, *given)
+            return tf.where(op.inputs[0] == tf.constant(point, part.dtype), factor * part, part)
+
+        return gradient
+
+    assert trial.run(tied, (1,)).result.verdict == Verdict.AGREE
+    with planted([operation], at_the_point):
+        assert trial.run(tied, (1,)).result.verdict == Verdict.MISMATCH
 
 
 def test_at_a_tie_a_derivative_between_the_slopes_of_the_node_alone_is_no_mismatch() -> None:
