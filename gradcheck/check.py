@@ -27,7 +27,7 @@ from gradcheck.autodiff.state import (
     variables_restored,
 )
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
-from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.probes import PROBES, first_order
 from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
@@ -42,7 +42,6 @@ NOT_LOOKED_FOR = (
     "The cause was not looked for, as Hypothesis was trying out examples; "
     "this one alone, as in @example(...), is told with its cause."
 )
-PROBES = 8
 MODES = ("raise", "warn", "ignore")
 MOVED, SAID = 2.0**-8, 200
 """How far beside a point exceptions are looked for, beside one and relatively; so much of a message is told."""
@@ -90,9 +89,9 @@ def result_of(
     order: int,
     variables: Any,
     gradient: Any,
-    rtol: float | None,
-    atol: float | None,
-    probes: int,
+    rtol: float | None = None,
+    atol: float | None = None,
+    probes: int = PROBES,
     causes: bool = True,
     unused: bool = False,
 ) -> Result:

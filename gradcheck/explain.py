@@ -13,7 +13,8 @@ import tensorflow as tf
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
-from gradcheck.check import PROBES, name_of, tolerance_from
+from gradcheck.check import name_of, tolerance_from
+from gradcheck.comparison.probes import PROBES
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable

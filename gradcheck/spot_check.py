@@ -14,7 +14,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
-from gradcheck.check import PROBES, result_of
+from gradcheck.check import result_of
 from gradcheck.comparison.lines import slope_estimate, ulp_rounding
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
@@ -102,7 +102,7 @@ def spot_check(
     if found.verdict != Verdict.MISMATCH:
         return found
     # A model may hold variables that this loss does not use.
-    return replace(found, result=result_of(loss, (), 1, variables, gradient, None, None, PROBES, unused=True))
+    return replace(found, result=result_of(loss, (), 1, variables, gradient, unused=True))
 
 
 def refuse_directions(directions: Any) -> None:

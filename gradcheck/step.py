@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.state import seeded
-from gradcheck.check import PROBES, name_of, raise_unless_good, refuse_mode
+from gradcheck.check import name_of, raise_unless_good, refuse_mode
+from gradcheck.comparison.probes import PROBES
 from gradcheck.progress import shown
 from gradcheck.result import Result
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare

@@ -110,7 +110,7 @@ def _few_drawn(op: str, shapes: ArgumentShapes) -> bool:
 
 
 SMOOTH_MAPS = ("sigmoid", "softplus", "tanh", "exp", "sin", "cos", "cosh", "atan", "erf", "reciprocal")
-PROBES = np.array([-20.0, -3.0, -1.0, -0.5, 0.0, 0.1, 1.0, 2.0, 20.0])
+TRIED = np.array([-20.0, -3.0, -1.0, -0.5, 0.0, 0.1, 1.0, 2.0, 20.0])
 
 
 @cache
@@ -121,9 +121,9 @@ def adapters(interval: Interval) -> tuple[str, ...]:
 
 def _maps_into(name: str, interval: Interval) -> bool:
     spec = CATALOGUE[name]
-    if spec.arity != 1 or spec.attributes(PROBES.shape) or spec.dtype(0) != "float64" or spec.result != "float64":
+    if spec.arity != 1 or spec.attributes(TRIED.shape) or spec.dtype(0) != "float64" or spec.result != "float64":
         return False
-    return spec.domain(0).contains(PROBES) and interval.contains(single(spec)(tf.constant(PROBES)).numpy())
+    return spec.domain(0).contains(TRIED) and interval.contains(single(spec)(tf.constant(TRIED)).numpy())
 
 
 MORE, MORE_BEFORE = 24, 3

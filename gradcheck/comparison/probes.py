@@ -44,6 +44,9 @@ from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
+PROBES = 8
+"""So many random probes of each side are taken, where nothing else is asked for."""
+
 SMALL = 24
 """Up to so many coordinates (outputs) a close look takes them one by one."""
 

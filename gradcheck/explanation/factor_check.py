@@ -19,7 +19,7 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import Lines, first_look, ulp_rounding
-from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.probes import PROBES, first_order
 from gradcheck.comparison.summary import summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.explanation.blame_time import BlameTime
@@ -31,7 +31,6 @@ from gradcheck.result import OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
-PROBES = 8
 NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
 """A glance takes the central difference of a step so much smaller than the largest one, and then those of two steps,"""
 RICHARDSON = np.array([-1.0, 4.0]) / 3.0

@@ -14,7 +14,7 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.first_order import compare_first, compare_gradients
 from gradcheck.comparison.lines import Lines
-from gradcheck.comparison.probes import SMALL, first_order, one_by_one
+from gradcheck.comparison.probes import PROBES, SMALL, first_order, one_by_one
 from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
@@ -30,8 +30,6 @@ from gradcheck.result import Kind, OrderResult, Reason, Verdict
 Array = np.ndarray[Any, Any]
 Checked = tuple[OrderResult, Sequence[Comparison]]
 """The result of an order, and the tables of comparisons that it sums up (none where nothing was compared)."""
-
-PROBES = 8
 
 ANOTHER = Kind.WRONG_VALUE, Kind.MISSING
 """Autodiff has another value than the estimate, or none, which counts as zero."""

@@ -34,7 +34,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras import layers as kl  # noqa: E402
 
-from gradcheck.check import PROBES, result_of  # noqa: E402
+from gradcheck.check import result_of  # noqa: E402
 from gradcheck.result import Verdict  # noqa: E402
 
 REPEATS, TRACES, CHECKS = 5, 2, 3
@@ -235,7 +235,7 @@ def traced(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 def without_causes(function: Callable[..., Any], inputs: list[Any], order: int, variables: list[Any] | None) -> Any:
     """A check that looks for no causes of its findings."""
-    return result_of(function, tuple(inputs), order, variables, None, None, None, PROBES, causes=False)
+    return result_of(function, tuple(inputs), order, variables, None, causes=False)
 
 
 def measure(name: str, row: Row, dtype: str, limit: int) -> str:

@@ -24,7 +24,7 @@ import tensorflow as tf
 import gradcheck
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
-from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.probes import PROBES, first_order
 from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.result import Verdict
@@ -33,7 +33,6 @@ Array = np.ndarray[Any, Any]
 
 DIGITS = 50
 DISTANCES = tuple(10.0**-power for power in range(1, 9))
-PROBES = 8
 SIGNS = {Verdict.AGREE.value: "=", Verdict.INCONCLUSIVE.value: "?", Verdict.MISMATCH.value: "!"}
 
 

@@ -37,7 +37,8 @@ CLASSES = {
 }
 """What records of each class are called."""
 SHOWN = 40
-FINEST, COARSEST = -16, 0
+LOWEST, HIGHEST = -16, 0
+"""Resolutions below or above these powers of ten are counted at them."""
 
 
 def run_page(
@@ -143,8 +144,8 @@ def _version(release: str) -> tuple[tuple[int, ...], str]:
 def _resolutions(reached: Sequence[Reach]) -> Iterator[tuple[int, int, int]]:
     """How many pairs of operation and order have a resolution of up to 1e-12, 1e-11, …, and the bar's length."""
     given = (each.resolution for each in reached if each.resolution is not None)
-    decades = (math.ceil(math.log10(value)) if value > 0 else FINEST for value in given)
-    counts = Counter(min(max(decade, FINEST), COARSEST) for decade in decades)
+    decades = (math.ceil(math.log10(value)) if value > 0 else LOWEST for value in given)
+    counts = Counter(min(max(decade, LOWEST), HIGHEST) for decade in decades)
     if counts:
         largest = max(counts.values())
         for decade in range(min(counts), max(counts) + 1):

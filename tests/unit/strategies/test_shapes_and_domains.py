@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.graphs import PROBES, SMOOTH_MAPS, accepts, adapters, signatures, starts
+from gradcheck.strategies.graphs import SMOOTH_MAPS, TRIED, accepts, adapters, signatures, starts
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
@@ -31,13 +31,13 @@ def test_adapters_map_into_the_interval(interval: Interval) -> None:
     names = adapters(interval)
     assert names
     for name in names:
-        assert interval.contains(single(CATALOGUE[name])(tf.constant(PROBES)).numpy())
+        assert interval.contains(single(CATALOGUE[name])(tf.constant(TRIED)).numpy())
 
 
 def test_there_is_no_adapter_where_no_operation_maps_into_the_interval() -> None:
     assert adapters(Interval(40.0, 41.0)) == ()
     assert set(adapters(REALS)) <= set(SMOOTH_MAPS)
-    assert np.isfinite(PROBES).all()
+    assert np.isfinite(TRIED).all()
 
 
 def test_no_argument_is_larger_than_a_value_of_a_drawn_graph_may_be() -> None:
