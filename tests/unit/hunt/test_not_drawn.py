@@ -156,6 +156,47 @@ def test_the_condition_of_a_loop_is_a_boolean_which_has_no_gradient(calls_of: Ca
     assert exits
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_variable_that_a_branch_does_not_read_is_given_zeros(flag: bool, calls_of: CallsOf) -> None:
+    """So that _SwitchGrad is never left with the gradient of one branch alone, whatever its inputs are."""
+    calls = calls_of("Switch")
+    with tensorflow_1() as session:
+        variable = tf.compat.v1.get_variable("x", initializer=X.numpy(), use_resource=True)
+        y = tf.compat.v1.cond(tf.constant(flag), lambda: tf.sin(variable), lambda: tf.ones(X.shape, X.dtype))
+        gradient = tf.gradients(y, variable)[0]
+        second = tf.gradients(gradient, variable)[0]
+        session.run(variable.initializer)
+        assert session.run(gradient) == pytest.approx(flag * np.cos(X))
+        assert session.run(second) == pytest.approx(-flag * np.sin(X))
+        assert not [name for name in _names() if "cond_resource_grad" in name]
+    assert any(call.inputs[0].dtype == tf.resource for call in calls)
+
+
+@pytest.mark.parametrize("back_prop", [True, False])
+def test_a_derivative_inside_of_a_loop_passes_what_comes_from_outside(back_prop: bool, calls_of: CallsOf) -> None:
+    """Two turns, each adds the derivative of x sin(x); without back_prop nothing comes out of them."""
+    calls, x = calls_of("Enter"), X.numpy()
+    with tensorflow_1() as session:
+        given = tf.constant(x)
+        y = tf.compat.v1.while_loop(
+            lambda i, _: i < 2,
+            lambda i, y: (i + 1, y + tf.gradients(tf.sin(given) * given, given)[0]),
+            (0, given),
+            back_prop=back_prop,
+        )[1]
+        assert calls
+        assert session.run(y) == pytest.approx(x + 2 * (np.sin(x) + x * np.cos(x)))
+        gradient = tf.gradients(y, given)[0]
+        if back_prop:
+            assert session.run(gradient) == pytest.approx(1 + 2 * (2 * np.cos(x) - x * np.sin(x)))
+        else:
+            assert gradient is None
+
+
+def _names() -> list[str]:
+    return [operation.name for operation in tf.compat.v1.get_default_graph().get_operations()]
+
+
 def switched(x: Any) -> Any:
     return gen_control_flow_ops.ref_switch(x, tf.constant(True)).output_true
 
