@@ -238,9 +238,6 @@ RUNNERS: dict[str, Callable[..., Any]] = {
 }
 """What runs such a function in a mode of execution."""
 
-DOCUMENTED = (LookupError, NotImplementedError)
-"""What TensorFlow raises for derivatives that it documents as unavailable: no gradient is registered or implemented."""
-
 UNSUPPORTED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
     r"|XLA compilation requires a fixed tensor list size"
@@ -295,8 +292,12 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
 
 
 def _unavailable(error: BaseException | None) -> bool:
-    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts."""
-    documented = isinstance(error, DOCUMENTED)
+    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts.
+
+    A LookupError tells that no gradient is registered; an IndexError or a KeyError, which are of its kind, that a
+    gradient function fails.
+    """
+    documented = type(error) is LookupError or isinstance(error, NotImplementedError)
     while error is not None and not documented:
         documented = UNSUPPORTED.search(str(error)) is not None
         error = error.__cause__ or error.__context__

@@ -193,7 +193,7 @@ def _gradients(targets: Any, sources: Any, arriving: Any) -> Any:
 
 def _raised(order: int, error: Exception, shapes_known: bool) -> tuple[LostDerivative, ...]:
     """What a gradient function raised, in a line; nothing where it may only miss the shapes."""
-    if not (shapes_known or isinstance(error, LookupError)):
+    if not (shapes_known or type(error) is LookupError):
         return ()
     return (LostDerivative(order, "raises", " ".join(str(error).split())[:200] or type(error).__name__),)
 
