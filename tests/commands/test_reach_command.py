@@ -33,10 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(folder: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run with few operations, which the first test makes."""
     if not (folder / "gradients").is_dir():
-        monkeypatch.chdir(Path(__file__).parents[2])
-        said = call(
-            "reach", TEST, "--ops", "reciprocal,cumsum", "--processes", 0, "--reports", folder, "--profile", "ci"
-        )
+        options = ("--ops", "reciprocal,cumsum", "--processes", 0, "--reports", folder, "--profile", "ci")
+        with monkeypatch.context() as patched:
+            patched.chdir(Path(__file__).parents[2])
+            said = call("reach", TEST, *options)
         assert said.code == 0, said.out + said.err
     return folder
 
