@@ -50,6 +50,7 @@ from gradcheck.autodiff.reverse import (
     differentiate_by_variables,
     differentiate_one_by_one,
     gradient_of,
+    not_registered,
     taking_derivative,
 )
 
@@ -292,12 +293,8 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
 
 
 def _unavailable(error: BaseException | None) -> bool:
-    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts.
-
-    A LookupError tells that no gradient is registered; an IndexError or a KeyError, which are of its kind, that a
-    gradient function fails.
-    """
-    documented = type(error) is LookupError or isinstance(error, NotImplementedError)
+    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts."""
+    documented = not_registered(error) or isinstance(error, NotImplementedError)
     while error is not None and not documented:
         documented = UNSUPPORTED.search(str(error)) is not None
         error = error.__cause__ or error.__context__

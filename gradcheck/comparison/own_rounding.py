@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,22 +75,21 @@ class Surroundings:
 
         They lie on either side of the point, (2, points, …), which is none of them: a value may be wrong there alone.
         """
-        problem, unit = self.problem, 2 * self.problem.precision
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.array(
-                [
-                    [self.derivative(problem, problem.point * (1 + way * far * unit)) for far in TOGETHER]
-                    for way in (1, -1)
-                ]
-            )
+            return self._on_either_side(2 * self.problem.precision * self.problem.point, TOGETHER)
 
     @cached_property
     def sides(self) -> Array:
         """The values at points on either side of a line through the point, (2, points, …)."""
         problem, signs = self.problem, np.random.default_rng(2)
         moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
+        return self._on_either_side(moves, SIDES)
+
+    def _on_either_side(self, moves: Array, distances: Iterable[float]) -> Array:
+        """The values at so many times the moves (n,) from the point, one way and the other, (2, points, …)."""
+        problem = self.problem
         return np.array(
-            [[self.derivative(problem, problem.point + way * far * moves) for far in SIDES] for way in (1, -1)]
+            [[self.derivative(problem, problem.point + way * far * moves) for far in distances] for way in (1, -1)]
         )
 
     @cached_property

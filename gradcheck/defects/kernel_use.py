@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_library, op_def_registry
 
+from gradcheck.autodiff.reverse import not_registered
 from gradcheck.defects.kernel_defects import KernelCall, bites, defects_of
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
@@ -193,7 +194,7 @@ def _gradients(targets: Any, sources: Any, arriving: Any) -> Any:
 
 def _raised(order: int, error: Exception, shapes_known: bool) -> tuple[LostDerivative, ...]:
     """What a gradient function raised, in a line; nothing where it may only miss the shapes."""
-    if not (shapes_known or type(error) is LookupError):
+    if not (shapes_known or not_registered(error)):
         return ()
     return (LostDerivative(order, "raises", " ".join(str(error).split())[:200] or type(error).__name__),)
 
