@@ -12,6 +12,8 @@ import pytest
 from gradcheck.strategies import profiles
 from hypothesis import settings
 
+from tests import slices
+
 # A project of its own, with a test that fails by design: tests/packaging runs it against the installed wheel.
 collect_ignore = ["thirdparty"]
 
@@ -21,8 +23,19 @@ SETTINGS = "_hypothesis_internal_use_settings"
 profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --exhaustive."""
+    text = "of the tests that the test command takes a share of, or none, run all: .ci/exhaustive"
+    parser.addoption("--exhaustive", action="store_true", help=text)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Fixed examples, unless the options ask for a hunt."""
+    config.addinivalue_line(
+        "markers", f"{slices.SLICED}: the test command takes a share of the cases, --exhaustive all"
+    )
+    config.addinivalue_line("markers", f"{slices.EXHAUSTIVE}: runs with --exhaustive alone")
+    slices.exhaustively = config.getoption("--exhaustive")
     seed = config.getoption("--hypothesis-seed")
     settings.load_profile(profiles.chosen(config.getoption("--hypothesis-profile"), seed))
 
@@ -75,6 +88,16 @@ def _strategies_has_one_name() -> Iterator[None]:
     assert "strategies" not in sys.modules, "strategies was imported; its only name is gradcheck.strategies"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start other processes come first: at the end, one of them would keep a single worker busy for long."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what --exhaustive alone runs, or with it all else; tests that start other processes come first.
+
+    At the end, one of these would keep a single worker busy for long.
+    """
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        (kept if slices.takes({mark.name for mark in item.iter_markers()}) else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
     items.sort(key=lambda item: not SLOW.intersection(item.path.parts))
