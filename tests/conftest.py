@@ -35,9 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"{slices.SLICED}: the test command takes a share of the cases, --exhaustive all"
     )
     config.addinivalue_line("markers", f"{slices.EXHAUSTIVE}: runs with --exhaustive alone")
+    profile = profiles.chosen(config.getoption("--hypothesis-profile"), config.getoption("--hypothesis-seed"))
+    settings.load_profile(profile)
     slices.exhaustively = config.getoption("--exhaustive")
-    seed = config.getoption("--hypothesis-seed")
-    settings.load_profile(profiles.chosen(config.getoption("--hypothesis-profile"), seed))
+    slices.whole = slices.exhaustively or profile != profiles.TESTS
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,4 +1,4 @@
-"""The share of a large product of cases that the test command takes; `pytest --exhaustive` takes all of them."""
+"""The share of many cases that the test command takes; `pytest --exhaustive` takes all of them, and a hunt does."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ T = TypeVar("T")
 SLICED, EXHAUSTIVE = "sliced", "exhaustive"
 
 exhaustively = False
-"""Whether all cases are taken: tests/conftest.py sets it from --exhaustive, before the tests are imported."""
+"""Whether only what has more cases than the test command takes is run: --exhaustive."""
+
+whole = False
+"""Whether all cases are taken: with --exhaustive and in a hunt. tests/conftest.py sets both before tests are imported."""
 
 
 def sliced(cases: Iterable[T], chosen: Callable[[Sequence[T]], Iterable[T]]) -> list[T]:
-    """All cases with --exhaustive, else those that are chosen of them; a test of them is marked as `sliced`."""
+    """All cases of a whole run, else those that are chosen of them; a test of them is marked as `sliced`."""
     all_cases = list(cases)
-    return all_cases if exhaustively else list(chosen(all_cases))
+    return all_cases if whole else list(chosen(all_cases))
 
 
 def parametrized(

@@ -1,4 +1,6 @@
-"""Every operation of the catalogue, at every order it has, somewhere in a random graph, and in modes besides.
+"""Every operation of the catalogue, at every order it has, somewhere in a random graph, and in modes.
+
+The test command takes each operation once, at its highest order, and one in eight of them in a mode.
 
 An operation whose derivative of an order is wrong everywhere has no example; its defect is replayed instead. In a
 number type of less than float64 it stands alone: what other operations lose in it is no matter of its own derivative.
@@ -20,15 +22,26 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
+from tests import slices
+
+ORDERS = {name: [order for _, order in ways(name, (PLAIN,))] for name in CATALOGUE}
 
 
 def _cases(*, dear: bool) -> list[Any]:
+    cases = slices.sliced(
+        [(name, order) for name, orders in ORDERS.items() for order in orders],
+        lambda all_cases: [(name, order) for name, order in all_cases if order == max(ORDERS[name])],
+    )
     return [
         pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name, order))
-        for name, spec in CATALOGUE.items()
-        for _, order in ways(name, (PLAIN,))
-        if (order in spec.dear) is dear
+        for name, order in cases
+        if (order in CATALOGUE[name].dear) is dear
     ]
+
+
+def _examples(share: int) -> int:
+    """One in `share` of a profile's examples; of a slice one, the least graph that there is."""
+    return max(1, settings().max_examples // share) if slices.whole else 1
 
 
 def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any) -> None:
@@ -37,7 +50,9 @@ def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any)
     examine(graph, order, coverage, operation=operation)
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize(("operation", "order"), _cases(dear=False))
+@settings(max_examples=_examples(1))
 @given(data=st.data())
 def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
     _draw_and_examine(gradcheck_coverage, operation, order, data)
@@ -47,8 +62,9 @@ RARER = 10
 """One in so many of a profile's examples is drawn where one takes seconds."""
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize(("operation", "order"), _cases(dear=True))
-@settings(max_examples=max(1, settings().max_examples // RARER))
+@settings(max_examples=_examples(RARER))
 @given(data=st.data())
 def test_dear_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
     _draw_and_examine(gradcheck_coverage, operation, order, data)

@@ -18,9 +18,9 @@ def test_every_pair_of_values_occurs() -> None:
     assert len(rows) == len(set(rows)) <= 30 < 3 * 5 * 2 * 4
 
 
-def test_all_cases_are_taken_with_exhaustive_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_cases_are_taken_of_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for whole in (False, True):
-        monkeypatch.setattr(slices, "exhaustively", whole)
+        monkeypatch.setattr(slices, "whole", whole)
         assert slices.sliced(range(7), slices.every(3)) == (list(range(7)) if whole else [0, 3, 6])
 
 
