@@ -85,7 +85,7 @@ def find(start: Path) -> Path | None:
 def read(path: Path, check: Check | None = None) -> Known:
     """What one file holds; raises KnownDefectError, which names the file, the place in it and the fix."""
     try:
-        found = from_json(documents.parse(files.read(path, documents.MAX_TEXT)))
+        found = _of_text(files.read(path, documents.MAX_TEXT))
         if check is not None:
             check(found)
     except (DocumentError, OSError) as error:
@@ -94,6 +94,12 @@ def read(path: Path, check: Check | None = None) -> Known:
             f"reports/README.md describes the format"
         ) from None
     return found
+
+
+@lru_cache(maxsize=1024)
+def _of_text(text: str) -> Known:
+    """The record of a file's text: a process reads hundreds again and again, and few of them have changed."""
+    return from_json(documents.parse(text))
 
 
 def from_json(data: Any) -> Known:
