@@ -76,10 +76,12 @@ SHARE = 3
 WAYS = {name: ways(name, (*LIGHT, *NARROW)) for name in CATALOGUE}
 
 
-@pytest.mark.parametrize(
-    "operation", [pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in WAYS if WAYS[name]]
+@slices.parametrized(
+    "operation",
+    [pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in WAYS if WAYS[name]],
+    slices.every(8),
 )
-@settings(max_examples=max(1, settings().max_examples // SHARE))
+@settings(max_examples=_examples(SHARE))
 @given(data=st.data())
 def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data: Any) -> None:
     mode, order = data.draw(st.sampled_from(WAYS[operation]))
