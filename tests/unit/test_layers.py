@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -52,8 +53,12 @@ class Module:
     path: Path
     is_package: bool
 
-    def imports(self) -> Iterator[Import]:
+    @cache  # noqa: B019 - the modules live as long as the process
+    def imports(self) -> tuple[Import, ...]:
         """Every import statement, wherever it stands; `from a import b` gives a.b, which may be a module or a name."""
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[Import]:
         for node in ast.walk(ast.parse(self.path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 yield from (Import(alias.name, 0, node.lineno) for alias in node.names)
@@ -150,39 +155,39 @@ def test_imports_go_one_way() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("path", "source", "complaint"),
-    [
-        ("gradcheck/numerics/a.py", "from gradcheck.hunt import graph", "numerics imports gradcheck.hunt"),
-        ("gradcheck/numerics/a.py", "from ..hunt.graph import Graph", "numerics imports gradcheck.hunt"),
-        ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports gradcheck.check"),
-        ("gradcheck/numerics/a.py", "def f():\n    from tensorflow import linalg", "NumPy only"),
-        ("gradcheck/numerics/a.py", "if TYPE_CHECKING:\n    import tensorflow as tf", "NumPy only"),
-        ("gradcheck/result.py", "from gradcheck.defects import known", "result imports gradcheck.defects"),
-        ("gradcheck/result.py", "from gradcheck import check", "result imports gradcheck.check"),
-        ("gradcheck/result.py", "from gradcheck import GradientMismatch", "result imports gradcheck.__init__"),
-        ("gradcheck/result.py", "import gradcheck", "result imports gradcheck.__init__"),
-        ("gradcheck/runtime.py", "from gradcheck.result import Finding", "runtime imports gradcheck.result"),
-        ("gradcheck/check.py", "from gradcheck.hunt.graph import Graph", "check imports gradcheck.hunt"),
-        ("gradcheck/defects/known.py", "from gradcheck.hunt.graph import Graph", "defects imports gradcheck.hunt"),
-        ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports gradcheck.pytest_plugin"),
-        ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
-        ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),
-        ("gradcheck/check.py", "import strategies", "never imports its strategies"),
-        ("gradcheck/novelty.py", "", "in no layer; add it to the architecture table"),
-        ("strategies/a.py", "from gradcheck.strategies.shapes import shapes", "imports itself relatively"),
-        ("strategies/a.py", "from gradcheck.strategies import shapes", "imports itself relatively"),
-        ("strategies/a.py", "from ..graphs.graph import Graph", "imports gradcheck absolutely"),
-        ("strategies/a.py", "from strategies.shapes import shapes", "the only name is gradcheck.strategies"),
-    ],
-)
-def test_a_planted_violation_is_found(tmp_path: Path, path: str, source: str, complaint: str) -> None:
-    planted = tmp_path / path
-    planted.parent.mkdir(parents=True)
-    planted.write_text(source)
-    (found,) = complaints(tmp_path)
-    assert found.startswith(path)
-    assert complaint in found
+VIOLATIONS = [
+    ("gradcheck/numerics/a.py", "from gradcheck.hunt import graph", "numerics imports gradcheck.hunt"),
+    ("gradcheck/numerics/a.py", "from ..hunt.graph import Graph", "numerics imports gradcheck.hunt"),
+    ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports gradcheck.check"),
+    ("gradcheck/numerics/a.py", "def f():\n    from tensorflow import linalg", "NumPy only"),
+    ("gradcheck/numerics/a.py", "if TYPE_CHECKING:\n    import tensorflow as tf", "NumPy only"),
+    ("gradcheck/result.py", "from gradcheck.defects import known", "result imports gradcheck.defects"),
+    ("gradcheck/result.py", "from gradcheck import check", "result imports gradcheck.check"),
+    ("gradcheck/result.py", "from gradcheck import GradientMismatch", "result imports gradcheck.__init__"),
+    ("gradcheck/result.py", "import gradcheck", "result imports gradcheck.__init__"),
+    ("gradcheck/runtime.py", "from gradcheck.result import Finding", "runtime imports gradcheck.result"),
+    ("gradcheck/check.py", "from gradcheck.hunt.graph import Graph", "check imports gradcheck.hunt"),
+    ("gradcheck/defects/known.py", "from gradcheck.hunt.graph import Graph", "defects imports gradcheck.hunt"),
+    ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports gradcheck.pytest_plugin"),
+    ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
+    ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),
+    ("gradcheck/check.py", "import strategies", "never imports its strategies"),
+    ("gradcheck/novelty.py", "", "in no layer; add it to the architecture table"),
+    ("strategies/a.py", "from gradcheck.strategies.shapes import shapes", "imports itself relatively"),
+    ("strategies/a.py", "from gradcheck.strategies import shapes", "imports itself relatively"),
+    ("strategies/a.py", "from ..graphs.graph import Graph", "imports gradcheck absolutely"),
+    ("strategies/a.py", "from strategies.shapes import shapes", "the only name is gradcheck.strategies"),
+]
+
+
+def test_a_planted_violation_is_found(tmp_path: Path) -> None:
+    for number, (path, source, complaint) in enumerate(VIOLATIONS):
+        planted = tmp_path / str(number) / path
+        planted.parent.mkdir(parents=True)
+        planted.write_text(source)
+        (found,) = complaints(tmp_path / str(number))
+        assert found.startswith(path), source
+        assert complaint in found, source
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:

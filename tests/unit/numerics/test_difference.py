@@ -28,9 +28,9 @@ def holds(estimate: Estimate, true: float, relative: float) -> None:
 
 
 @STENCILS
-@pytest.mark.parametrize("x", [1e-3, 1e-6, 1e-12, 1.0, 1e8])
-def test_log_stays_in_its_domain(x: float, stencil: Stencil) -> None:
-    holds(at(np.log, x, stencil), 1 / x, 1e-9)
+def test_log_stays_in_its_domain(stencil: Stencil) -> None:
+    for x in (1e-3, 1e-6, 1e-12, 1.0, 1e8):
+        holds(at(np.log, x, stencil), 1 / x, 1e-9)
 
 
 @STENCILS
@@ -45,22 +45,23 @@ def test_small_input_of_log_among_a_thousand(stencil: Stencil) -> None:
 
 
 @STENCILS
-@pytest.mark.parametrize("x", [-1.0, 0.3, 1.0])
-def test_steep(x: float, stencil: Stencil) -> None:
-    holds(at(lambda p: np.exp(100.0 * p), x, stencil), 100 * np.exp(100 * x), 1e-10)
+def test_steep(stencil: Stencil) -> None:
+    for x in (-1.0, 0.3, 1.0):
+        holds(at(lambda p: np.exp(100.0 * p), x, stencil), 100 * np.exp(100 * x), 1e-10)
 
 
 @STENCILS
-@pytest.mark.parametrize("x", [0.1, 1.0, 2.3])
-def test_oscillating(x: float, stencil: Stencil) -> None:
-    holds(at(lambda p: np.sin(1e3 * p), x, stencil), 1e3 * np.cos(1e3 * x), 1e-9)
+def test_oscillating(stencil: Stencil) -> None:
+    for x in (0.1, 1.0, 2.3):
+        holds(at(lambda p: np.sin(1e3 * p), x, stencil), 1e3 * np.cos(1e3 * x), 1e-9)
 
 
 @STENCILS
-@pytest.mark.parametrize(("distance", "relative"), [(0.1, 1e-10), (-0.03, 1e-10), (1e-3, 1e-9), (-1e-4, 1e-7)])
-def test_step_over_a_pole(distance: float, relative: float, stencil: Stencil) -> None:
-    pole = 1.0 + distance
-    holds(at(lambda p: 1.0 / (p - pole), 1.0, stencil), -1.0 / (1.0 - pole) ** 2, relative)
+def test_step_over_a_pole(stencil: Stencil) -> None:
+    for distance, relative in ((0.1, 1e-10), (-0.03, 1e-10), (1e-3, 1e-9), (-1e-4, 1e-7)):
+        pole = 1.0 + distance
+        estimate = at(lambda p, pole=pole: 1.0 / (p - pole), 1.0, stencil)  # type: ignore[misc]
+        holds(estimate, -1.0 / (1.0 - pole) ** 2, relative)
 
 
 @STENCILS
@@ -88,12 +89,12 @@ def test_kink_at_the_point_is_covered_by_the_bound(stencil: Stencil) -> None:
 
 
 @STENCILS
-@pytest.mark.parametrize("constant", [0.0, 7.0, -1e-300, 1e300])
-def test_constant(constant: float, stencil: Stencil) -> None:
-    estimate = at(lambda p: 0.0 * p + constant, 1.0, stencil)
-    assert estimate.conclusive[0, 0]
-    assert estimate.value[0, 0] == 0.0
-    assert 0.0 < estimate.bound[0, 0] <= 1e-12 * abs(constant) + 1e-300
+def test_constant(stencil: Stencil) -> None:
+    for constant in (0.0, 7.0, -1e-300, 1e300):
+        estimate = at(lambda p, constant=constant: 0.0 * p + constant, 1.0, stencil)  # type: ignore[misc]
+        assert estimate.conclusive[0, 0], constant
+        assert estimate.value[0, 0] == 0.0, constant
+        assert 0.0 < estimate.bound[0, 0] <= 1e-12 * abs(constant) + 1e-300
 
 
 @STENCILS
@@ -166,11 +167,11 @@ def test_lines_and_outputs_together_equal_one_by_one(stencil: Stencil) -> None:
 
 
 @STENCILS
-@pytest.mark.parametrize("row", [0, 1, 3, 6])
-def test_period_equal_to_a_step(row: int, stencil: Stencil) -> None:
-    step = coordinate_steps(np.array([1.0]))[0] * stencil.steps[row]
-    frequency = 2 * np.pi / step
-    holds(at(lambda p: np.sin(frequency * (p - 1.0)), 1.0, stencil), frequency, 1e-6)
+def test_period_equal_to_a_step(stencil: Stencil) -> None:
+    for row in (0, 1, 3, 6):
+        frequency = 2 * np.pi / (coordinate_steps(np.array([1.0]))[0] * stencil.steps[row])
+        estimate = at(lambda p, frequency=frequency: np.sin(frequency * (p - 1.0)), 1.0, stencil)  # type: ignore[misc]
+        holds(estimate, frequency, 1e-6)
 
 
 @STENCILS

@@ -25,15 +25,15 @@ def test_differences_annihilate_cubics_and_keep_the_variance() -> None:
     np.testing.assert_allclose((table**2).sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("scale", [1e-12, 1e-8, 1e-4])
-def test_noise_is_estimated_within_a_factor_of_three(scale: float, seed: int) -> None:
-    lines = sample(noisy(scale, seed), np.array([1.0]), np.eye(1))
-    level = value_noise(lines) / FACTOR
-    assert level.shape == (1, 2, 1)
-    seen = level[level > 0]
-    assert seen.size
-    assert np.all((seen > scale / 3) & (seen < 3 * scale))
+def test_noise_is_estimated_within_a_factor_of_three(scale: float) -> None:
+    for seed in range(5):
+        lines = sample(noisy(scale, seed), np.array([1.0]), np.eye(1))
+        level = value_noise(lines) / FACTOR
+        assert level.shape == (1, 2, 1)
+        seen = level[level > 0]
+        assert seen.size
+        assert np.all((seen > scale / 3) & (seen < 3 * scale)), seed
 
 
 def test_a_kink_is_noise_to_the_table_but_is_not_confirmed() -> None:
