@@ -299,8 +299,9 @@ def test_nothing_of_the_users_is_changed(throws: type[BaseException] | None) -> 
     calls = []
 
     def f(x: tf.Tensor) -> tf.Tensor:
-        _disturb(x)
         calls.append(1)
+        if len(calls) <= 40:  # of ValueErrors, which end a domain, there are more than a thousand
+            _disturb(x)
         if throws is not None and len(calls) > 6:
             raise throws("in the middle")
         return tf.sin(x) * weight
