@@ -46,13 +46,14 @@ def pairs(operation: Operation) -> list[list[np.ndarray]]:
     return [[numbers(a, dtype), numbers(b, dtype, 1)] for a in shapes for b in shapes]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_the_value_is_that_of_tensorflow(name: str) -> None:
-    for arrays in pairs(OPERATIONS[name]):
-        ours = OPERATIONS[name].forward(*(array[None] for array in arrays))[0]
-        theirs = np.asarray(interpreter.callable_of(name)(*(tf.constant(array) for array in arrays)))
-        assert theirs.dtype == ours.dtype
-        np.testing.assert_allclose(ours, theirs, rtol=1e-15)
+def test_the_value_is_that_of_tensorflow(subtests: pytest.Subtests) -> None:
+    for name, operation in OPERATIONS.items():
+        with subtests.test(operation=name):
+            for arrays in pairs(operation):
+                ours = operation.forward(*(array[None] for array in arrays))[0]
+                theirs = np.asarray(interpreter.callable_of(name)(*(tf.constant(array) for array in arrays)))
+                assert theirs.dtype == ours.dtype
+                np.testing.assert_allclose(ours, theirs, rtol=1e-15)
 
 
 def assert_gradient_is_right(operation: Operation, arrays: list[np.ndarray]) -> None:
@@ -67,10 +68,11 @@ def assert_gradient_is_right(operation: Operation, arrays: list[np.ndarray]) -> 
         assert np.all(np.abs(part.value - estimate.value) <= estimate.bound)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_the_gradient_is_that_of_the_value(name: str) -> None:
-    for arrays in pairs(OPERATIONS[name]):
-        assert_gradient_is_right(OPERATIONS[name], arrays)
+def test_the_gradient_is_that_of_the_value(subtests: pytest.Subtests) -> None:
+    for name in DIFFERENTIABLE:
+        with subtests.test(operation=name):
+            for arrays in pairs(OPERATIONS[name]):
+                assert_gradient_is_right(OPERATIONS[name], arrays)
 
 
 def test_the_gradients_of_what_only_gradients_use() -> None:
