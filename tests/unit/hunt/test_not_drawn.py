@@ -86,11 +86,9 @@ def has_cpu_kernel(operation: str) -> bool:
     return any(kernel.device_type == "CPU" for kernel in kernels.get_registered_kernels_for_op(operation).kernel)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(row.operation for row in census().values() if row.judgement is Judgement.EXCLUDED)
-)
-def test_what_is_excluded_has_no_kernel_on_a_cpu_or_another_reason(name: str) -> None:
-    assert has_cpu_kernel(name) == (name in ELSEWHERE)
+def test_what_is_excluded_has_no_kernel_on_a_cpu_or_another_reason() -> None:
+    excluded = {row.operation for row in census().values() if row.judgement is Judgement.EXCLUDED}
+    assert set(filter(has_cpu_kernel, excluded)) == ELSEWHERE
 
 
 def test_what_a_test_has_to_run_is_run_below() -> None:

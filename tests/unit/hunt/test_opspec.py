@@ -65,27 +65,26 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
         np.matmul(np.ones(first), np.ones(second))
 
 
-@pytest.mark.parametrize(
-    ("rule", "shape"),
-    [
-        (shapes.matmul, (2,)),
-        (shapes.matmul, (2, 0)),
-        (shapes.vector, ()),
-        (shapes.vector, (2, 0)),
-        (shapes.ranked, ()),
-        (shapes.nonempty, (0,)),
-        (shapes.nonempty_matrix, (0, 2)),
-        (shapes.square, ()),
-        (shapes.square, (2,)),
-        (shapes.square, (2, 3)),
-        (shapes.square, (0, 0)),
-        (shapes.at_least(1, 1, 1), (2, 2)),
-        (shapes.at_least(1, 1, 1), (2, 2, 0)),
-        (shapes.at_least(2, 3), (3, 2)),
-    ],
-)
-def test_shapes_that_are_refused(rule: Rule, shape: Shape) -> None:
-    assert rule(shape) == []
+REFUSED: list[tuple[Rule, Shape]] = [
+    (shapes.matmul, (2,)),
+    (shapes.matmul, (2, 0)),
+    (shapes.vector, ()),
+    (shapes.vector, (2, 0)),
+    (shapes.ranked, ()),
+    (shapes.nonempty, (0,)),
+    (shapes.nonempty_matrix, (0, 2)),
+    (shapes.square, ()),
+    (shapes.square, (2,)),
+    (shapes.square, (2, 3)),
+    (shapes.square, (0, 0)),
+    (shapes.at_least(1, 1, 1), (2, 2)),
+    (shapes.at_least(1, 1, 1), (2, 2, 0)),
+    (shapes.at_least(2, 3), (3, 2)),
+]
+
+
+def test_shapes_that_are_refused() -> None:
+    assert [(place, shape) for place, (rule, shape) in enumerate(REFUSED) if rule(shape) != []] == []
 
 
 @pytest.mark.parametrize(

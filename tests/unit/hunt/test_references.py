@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import compiled, over_points, single
+from gradcheck.hunt.opspec import OpSpec
+from tests import slices
 
 Array = np.ndarray[Any, Any]
 LOCAL = ("quantization", "random (implicit reparam)")
@@ -342,46 +344,44 @@ def test_every_reference_has_an_oracle() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_reference_is_the_operation(name: str, sampler: Any) -> None:
-    spec = CATALOGUE[name]
-    for example in sampler.generic(spec, each=2):
-        value = single(spec)(*map(tf.constant, example.arguments), **example.attributes).numpy()
-        right = ORACLES[name](*example.arguments, **example.attributes)
-        np.testing.assert_allclose(value, right, rtol=spec.rtol, atol=spec.rtol)
+def test_the_reference_is_the_operation(name: str, sampler: Any, subtests: pytest.Subtests) -> None:
+    spec, oracle, rng = CATALOGUE[name], ORACLES[name], np.random.default_rng(7)
+    examples = list(sampler.generic(spec, each=2))
+    rights = [oracle(*example.arguments, **example.attributes) for example in examples]
+    with subtests.test("the operation has the value of its oracle"):
+        for example, right in zip(examples, rights, strict=True):
+            value = single(spec)(*map(tf.constant, example.arguments), **example.attributes).numpy()
+            np.testing.assert_allclose(value, right, rtol=spec.rtol, atol=spec.rtol)
+    with subtests.test("the reference has the value, alone and in a batch"):
+        for example, right in zip(examples, rights, strict=True):
+            points = [np.stack([x, x * 0.75, x * 0.875]) for x in example.arguments]
+            others = [oracle(*(p[row] for p in points), **example.attributes) for row in (1, 2)]
+            batch = over_points(spec, reference=True)(*map(tf.constant, points), **example.attributes)
+            one = compiled(spec.reference, spec.arity)(*(tf.constant(p[1]) for p in points), **example.attributes)
+            np.testing.assert_allclose(batch.numpy(), [right, *others], rtol=1e-13, atol=1e-13)
+            np.testing.assert_allclose(one.numpy(), others[0], rtol=1e-13, atol=1e-13)
+    with subtests.test("the reference has the gradient"):
+        for example, right in list(zip(examples, rights, strict=True))[::2]:
+            assert_gradient(spec, oracle, example, rng.standard_normal(np.shape(right)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_reference_has_the_value(name: str, sampler: Any) -> None:
-    spec = CATALOGUE[name]
-    for example in sampler.generic(spec, each=2):
-        points = [np.stack([x, x * 0.75, x * 0.875]) for x in example.arguments]
-        right = [ORACLES[name](*(p[row] for p in points), **example.attributes) for row in range(3)]
-        batch = over_points(spec, reference=True)(*map(tf.constant, points), **example.attributes).numpy()
-        one = compiled(spec.reference, spec.arity)(*(tf.constant(p[1]) for p in points), **example.attributes).numpy()
-        np.testing.assert_allclose(batch, right, rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(one, right[1], rtol=1e-13, atol=1e-13)
+def assert_gradient(spec: OpSpec, oracle: Callable[..., Array], example: Any, weights: Array) -> None:
+    arguments = [tf.constant(x) for x in example.arguments]
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        value = tf.reduce_sum(weights * compiled(spec.reference, spec.arity)(*arguments, **example.attributes))
+    gradients = tape.gradient(value, arguments, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    for position, gradient in enumerate(gradients):
+        slopes = _slopes(oracle, example, position, weights)
+        np.testing.assert_allclose(gradient.numpy(), slopes, rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_reference_has_the_gradient(name: str, sampler: Any) -> None:
-    spec, rng = CATALOGUE[name], np.random.default_rng(7)
-    for example in sampler.generic(spec):
-        weights = rng.standard_normal(np.shape(ORACLES[name](*example.arguments, **example.attributes)))
-        arguments = [tf.constant(x) for x in example.arguments]
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            value = tf.reduce_sum(weights * compiled(spec.reference, spec.arity)(*arguments, **example.attributes))
-        gradients = tape.gradient(value, arguments, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        for position, gradient in enumerate(gradients):
-            slopes = _slopes(ORACLES[name], example, position, weights)
-            np.testing.assert_allclose(gradient.numpy(), slopes, rtol=1e-7, atol=1e-8)
-
-
+@pytest.mark.sliced
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("ctc_loss")])
 def test_ctc_rounds_as_float32_does_and_by_no_more_than_is_declared(name: str, sampler: Any) -> None:
     """The float64 kernel, too, adds logarithms in float32 (ctc_loss_util.h): else it would need no `rtol`."""
     spec, worst = CATALOGUE[name], 0.0
-    for example in sampler.generic(spec, each=20):
+    for example in sampler.generic(spec, each=20 if slices.exhaustively else 4):
         x = tf.constant(example.arguments[0])
         of_tensorflow, of_formula = (
             _value_and_gradient(function, x, example.attributes)
