@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slices
 from tests.reliability.conftest import Suite
 
 
@@ -27,29 +28,29 @@ def examples(suite: Suite) -> Path:
     return suite.root / ".hypothesis" / "examples"
 
 
-def test_a_failing_example_is_kept_replayed_by_any_worker_and_found_again_beside_a_damaged_database(
-    suite: Suite,
-) -> None:
+@slices.parametrized("workers", [1, 2], slices.every(2))
+def test_a_failing_example_is_kept_and_replayed_by_any_worker(suite: Suite, workers: int) -> None:
     result = suite.run("sin,planted_wrong")
     assert result.returncode == 1, result.stdout
     found = list(suite.findings())
     assert len(found) == 1, result.stdout
-    kept = [path for path in examples(suite).rglob("*") if path.is_file()]
-    assert kept
-    test = suite.root / "tests" / "properties" / "test_planted.py"
-    drawing = test.read_text()
+    assert [path for path in examples(suite).rglob("*") if path.is_file()]
     only_replay(suite)
     shutil.rmtree(suite.reports)
-    result = suite.run("planted_wrong,sin", "-n", "2", "--dist", "each")
-    assert "2 failed, 2 passed" in result.stdout
+    result = suite.run("planted_wrong,sin", "-n", str(workers), "--dist", "each")
+    assert f"{workers} failed, {workers} passed" in result.stdout
     assert list(suite.findings()) == found
-    replaying = test.read_text()
-    test.write_text(drawing)
+
+
+@pytest.mark.exhaustive
+def test_what_fails_is_found_again_beside_a_damaged_database_and_not_replayed_without_one(suite: Suite) -> None:
+    assert suite.run("planted_wrong").returncode == 1
+    found = list(suite.findings())
     damage(path for path in examples(suite).rglob("*") if path.is_file())
     shutil.rmtree(suite.reports)
     assert suite.run("planted_wrong").returncode == 1
     assert list(suite.findings()) == found
-    test.write_text(replaying)
+    only_replay(suite)
     shutil.rmtree(examples(suite))
     assert suite.run("planted_wrong").returncode == 0
 
@@ -78,15 +79,18 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        for _ in range(200):
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        while not _answers(port):
+            assert server.poll() is None, "the server has ended"
             time.sleep(0.05)
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         server.terminate()
         server.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_another_machine_replays_what_a_redis_server_keeps(

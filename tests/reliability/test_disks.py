@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.conftest import Suite
+from tests import slices
+from tests.reliability.conftest import ONE, Suite
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 ROOM = 2000
@@ -45,12 +46,18 @@ def next_run_works(suite: Suite) -> None:
     assert suite.whole()
 
 
-def test_a_folder_that_cannot_be_written_to_and_a_disk_that_fills_up(suite: Suite) -> None:
+@pytest.mark.exhaustive
+def test_a_folder_that_cannot_be_written_to(suite: Suite) -> None:
     suite.reports.mkdir(mode=0o555)
     told_in_full(suite.run("planted_wrong", preexec_fn=like_everybody))
     assert list(suite.reports.iterdir()) == []
     suite.reports.chmod(0o755)
-    told_in_full(suite.run("planted_wrong", "-n", "1", preexec_fn=small_files))
+    next_run_works(suite)
+
+
+@slices.parametrized("workers", [(), ONE], slices.every(2))
+def test_a_disk_that_fills_up(suite: Suite, workers: tuple[str, ...]) -> None:
+    told_in_full(suite.run("planted_wrong", *workers, preexec_fn=small_files))
     assert suite.findings() == {}
     assert suite.whole()
     next_run_works(suite)
@@ -72,6 +79,7 @@ def full(suite: Suite) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(suite.reports)], check=True)
 
 
+@pytest.mark.exhaustive
 def test_a_full_file_system(suite: Suite, full: Path) -> None:
     told_in_full(suite.run("planted_wrong"))
     assert suite.findings() == {}

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.conftest import LATE
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from hypofuzz import detection
@@ -32,7 +34,7 @@ for target in collected.fuzz_targets:
 
 def test_every_test_of_an_operation_is_fuzzed() -> None:
     pytest.importorskip("hypofuzz", reason="HypoFuzz is not installed (pip install 'gradcheck[fuzz]')")
-    done = subprocess.run([sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, timeout=LATE)
     assert done.returncode == 0, done.stderr
     told = [line.split() for line in done.stdout.splitlines() if line.startswith("fuzzed")]
     assert [name.rpartition("[")[2] for _, name, _, _ in told] == ["exp-order1]", "exp-order2]"]

@@ -10,20 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.conftest import TWO, Suite
-
-LATE = 120.0
+from tests import slices
+from tests.reliability.conftest import LATE, LIMIT, ONE, TWO, Suite
 
 
 def wait_until_hanging(suite: Suite, running: subprocess.Popen[str]) -> None:
     """Waits until one finding is written and a process runs the graph that does not end."""
-    end = time.monotonic() + LATE
-    while time.monotonic() < end:
-        if suite.findings() and (suite.root / "hanging").exists():
-            return
+    while not (suite.findings() and (suite.root / "hanging").exists()):
         assert running.poll() is None, running.communicate()[0]
         time.sleep(0.05)
-    raise AssertionError(f"nothing hangs within {LATE:g} s")
 
 
 def printed(output: str) -> list[str]:
@@ -31,15 +26,16 @@ def printed(output: str) -> list[str]:
     return [line.removeprefix("written: ") for line in output.splitlines() if line.startswith("written: ")]
 
 
-def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite) -> None:
-    running = suite.start("planted_wrong,planted_hang", *TWO)
+@slices.parametrized("workers", [(), TWO], slices.every(2))
+def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite, workers: tuple[str, ...]) -> None:
+    running = suite.start("planted_wrong,planted_hang", *workers)
     wait_until_hanging(suite, running)
     os.killpg(running.pid, signal.SIGKILL)
     output, _ = running.communicate()
     before = suite.findings()
     assert before
     assert all(Path(path).is_file() for path in printed(output))
-    result = suite.run("planted_wrong", "--gradcheck-limit=10")
+    result = suite.run("planted_wrong", f"--gradcheck-limit={LIMIT}")
     assert result.returncode == 1, result.stdout
     assert suite.findings() == before
     # A process that is killed while it writes leaves a temporary file, or half a last line, which is named.
@@ -47,7 +43,7 @@ def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite) -> Non
     assert not list((suite.reports / "running").glob("*"))
 
 
-@pytest.mark.parametrize("workers", [(), TWO])
+@slices.parametrized("workers", [ONE, TWO, ()], slices.every(3))
 def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers: tuple[str, ...]) -> None:
     running = suite.start("planted_wrong,planted_hang", *workers)
     wait_until_hanging(suite, running)
@@ -55,6 +51,7 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
     goes_on(suite, running)
 
 
+@pytest.mark.exhaustive
 def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_a_crash(suite: Suite) -> None:
     # xdist kills it after ten seconds; its graph would be run again by the next run, as one that may have killed it.
     running = suite.start("planted_wrong,planted_hang", *TWO, STUBBORN="1")
@@ -65,6 +62,7 @@ def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_
     assert not suite.told.crashes + suite.told.hangs, output
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_while_a_finding_is_run_again_keeps_it_and_names_it(suite: Suite) -> None:
     # No test has told the controller anything by then.
     output = goes_on(suite, suite.start("planted_wrong", *TWO, CTRL_C="1"))

@@ -6,15 +6,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, read
-from tests.reliability.conftest import TWO, Suite
+from tests import slices
+from tests.reliability.conftest import LATE, ONE, TWO, Suite
 
 TIMED = ("index.html", "summary.md")
 """They show examples a second."""
-PLANTED = "planted_wrong,sin,planted_wrong_too,exp"
 
 
 def timeless(run: HuntRun) -> Any:
@@ -29,23 +30,29 @@ def timeless(run: HuntRun) -> Any:
     )
 
 
-def test_two_workers_and_none_find_the_same(suite: Suite, tmp_path: Path) -> None:
+@slices.parametrized(
+    ("workers", "planted"),
+    [(ONE, "planted_wrong,sin"), (TWO, "planted_wrong,sin,planted_wrong_too,exp")],
+    slices.every(2),
+)
+def test_workers_and_none_find_the_same(suite: Suite, tmp_path: Path, workers: tuple[str, ...], planted: str) -> None:
     runs = {}
-    for name, workers in {"none": (), "two": TWO}.items():
+    for name, options in {"none": (), "some": workers}.items():
         shutil.rmtree(suite.root / ".hypothesis", ignore_errors=True)
-        result = suite.run(PLANTED, "--hypothesis-seed=7", f"--gradcheck-reports={name}", *workers)
+        result = suite.run(planted, "--hypothesis-seed=7", f"--gradcheck-reports={name}", *options)
         assert result.returncode == 1, result.stdout
         folder = tmp_path / name
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name not in TIMED}
         runs[name] = (files, timeless(read(folder / "events")))
     assert {name.rpartition(".")[2] for name in runs["none"][0]} >= {"json", "md", "py"}
-    assert len([name for name in runs["none"][0] if name.endswith(".json")]) == 2
-    assert runs["two"] == runs["none"]
+    assert len([name for name in runs["none"][0] if name.endswith(".json")]) == planted.count("wrong")
+    assert runs["some"] == runs["none"]
 
 
+@pytest.mark.exhaustive
 def test_two_runs_at_once_in_one_folder(suite: Suite) -> None:
     running = [suite.start("planted_wrong,sin") for _ in range(2)]
-    outputs = [one.communicate(timeout=300)[0] for one in running]
+    outputs = [one.communicate(timeout=LATE)[0] for one in running]
     assert [one.returncode for one in running] == [1, 1], outputs
     assert suite.whole()
     assert len(suite.findings()) == 1

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gradcheck.__main__ import main
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.hunt.events import EventFile
-from tests.reliability.conftest import TWO, Suite, started
+from tests import slices
+from tests.reliability.conftest import LIMIT, ONE, TWO, Suite, started
 
-OTHERS = "sin,cos"
 ANOTHER = """
 import gradcheck
 import tensorflow as tf
@@ -25,9 +25,12 @@ def fused_other(x):
 """
 
 
-def test_operations_that_abort_or_hold_up_their_workers_are_reported_and_the_run_goes_on(suite: Suite) -> None:
+@slices.parametrized(("workers", "others"), [(ONE, "sin"), (TWO, "sin,cos")], slices.every(2))
+def test_operations_that_abort_or_hold_up_their_workers_are_reported_and_the_run_goes_on(
+    suite: Suite, workers: tuple[str, ...], others: str
+) -> None:
     operation = "planted_crash_backwards"
-    result = suite.run(f"{operation},planted_hang,{OTHERS}", *TWO, "--gradcheck-limit=8")
+    result = suite.run(f"{operation},planted_hang,{others}", *workers, f"--gradcheck-limit={LIMIT}")
     assert result.stdout.count("replacing crashed worker") == 2
     run = suite.told
     (crash,), (hang,) = run.crashes, run.hangs
@@ -37,12 +40,13 @@ def test_operations_that_abort_or_hold_up_their_workers_are_reported_and_the_run
     assert f"new crash: {crash.name}" in result.stdout
     assert hang.operation == "planted_hang"
     assert "planted_hang" in {node.op for node in hang.graph.nodes}
-    assert "no end within 8 s" in hang.message
+    assert f"no end within {LIMIT} s" in hang.message
     assert f"new hang: {hang.name}" in result.stdout
-    assert {done.operation for done in run.operations} >= set(OTHERS.split(","))
+    assert {done.operation for done in run.operations} >= set(others.split(","))
     assert not list((suite.reports / "running").glob("*"))
 
 
+@pytest.mark.exhaustive
 def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,18 +76,19 @@ def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ends", "code", "workers", "told"),
     [
         ("abort", -6, (), r"new crash: crash-order1-\S+: in a fresh process: killed by SIGABRT at node 1, fused_stop"),
-        ("hang", 1, TWO, r"new hang: hang-order1-\S+: in a fresh process: no end within 5 s at"),
+        ("hang", 1, TWO, rf"new hang: hang-order1-\S+: in a fresh process: no end within {LIMIT} s at"),
     ],
     ids=["abort", "hang"],
 )
 def test_what_ended_a_process_in_a_project_s_own_operation_is_kept_until_a_run_knows_the_operation(
     project: Suite, ends: str, code: int, workers: tuple[str, ...], told: str
 ) -> None:
-    limit = "--gradcheck-limit=5"
+    limit = f"--gradcheck-limit={LIMIT}"
     result = project.run(ends, "--gradcheck-ops=fused_stop", "-k", "test_operation", limit)
     assert result.returncode == code, result.stdout + result.stderr
     (record,) = (project.reports / "running").glob("*.json")
