@@ -53,7 +53,7 @@ def _permutations(shape: Shape) -> Iterable[Shape]:
 
 
 def _moving_permutations(shape: Shape) -> Iterable[Shape]:
-    """Without the identity, which Grappler takes away: conjugated, with a gather behind it in a loop, it aborts."""
+    """Without the identity, which is not drawn: Grappler, in TensorFlow 2.21, crashes."""
     return [perm for perm in _permutations(shape) if perm != tuple(range(len(shape)))]
 
 

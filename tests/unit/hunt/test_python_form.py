@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import ast
-import math
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from gradcheck.autodiff.mode import COND, PFOR, Mode
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import over_points, values_of
+from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import Choice, OpSpec
 from gradcheck.hunt.script import definitions_of, expression, to_python
+from tests import slices
+from tests.unit.hunt.entries import defined, plain_graph
 
 ZERO = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 SMOOTH = Graph(
@@ -55,67 +54,22 @@ def test_it_needs_tensorflow_and_numpy_only(order: int) -> None:
     assert imported == {"itertools", "sys", "numpy", "tensorflow"}
 
 
-def example(name: str) -> Graph:
-    """A graph of one operation, with the last of what its attributes may be."""
-    spec = CATALOGUE[name]
-    shapes = next(found[0] for found in map(spec.shapes, spec.starts) if found)
-    attrs = {
-        attribute: what.values[-1]
-        if isinstance(what, Choice)
-        else tuple(sorted(place % what.below for place in range(what.count)))
-        for attribute, what in spec.attributes(*shapes).items()
-    }
-    inputs = tuple(Input(s, plain(spec, i, math.prod(s)), spec.dtype(i)) for i, s in enumerate(shapes))
-    return Graph(inputs, (Node.of(name, *range(spec.arity), **attrs),))
-
-
-def plain(spec: OpSpec, argument: int, count: int) -> tuple[float, ...]:
-    """Different numbers inside of an argument's domain, away from kinks."""
-    domain = spec.domain(argument)
-    low, high = max(domain.low, -1.0), min(domain.high, max(domain.low, -1.0) + 2.0)
-    return tuple(low + (high - low) * ((0.31 + 0.17 * argument + 0.618 * place) % 1.0) for place in range(count))
-
-
-def defined(text: str) -> dict[str, Any]:
-    """The names that a script defines before it takes the derivative."""
-    namespace: dict[str, Any] = {"__name__": "script"}
-    exec(compile(text.partition("\ntry:\n    objective(function, ")[0], "script", "exec"), namespace)
-    return namespace
-
-
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_a_script_computes_what_the_operation_does(name: str) -> None:
-    spec, graph = CATALOGUE[name], example(name)
-    script = defined(to_python(graph, 1))
-    inputs = [tf.constant(literal.array()) for literal in graph.inputs]
-    np.testing.assert_array_equal(script["function"](*inputs).numpy(), values_of(graph)[-1])
-    assert ("reference" in script) == (spec.reference is not None)
-    if spec.reference is not None:
-        rows = [tf.stack([tensor, tensor * 0.875]) for tensor in inputs]
-        meant = over_points(spec, reference=True)(*rows, **graph.nodes[0].attributes)
-        np.testing.assert_array_equal(script["reference"](*(row[1] for row in rows)).numpy(), meant[1].numpy())
-
-
 RAISES = {"resize_antialiased", "loop_of_gathers_of_tensorflow_1", "replaced_loop_variable_of_tensorflow_1"}
 """Operations whose gradients raise, eagerly and always, or in some loops of TensorFlow 1, as their records say."""
 FUNCTIONS = sorted(name for name, spec in CATALOGUE.items() if list(definitions_of((spec.source, spec.reference))))
 """The operations that are functions of the catalogue, or call one."""
 
 
+def printing_each_function(names: Sequence[str]) -> list[str]:
+    """Operations whose scripts print, in all, every function that a script of these prints."""
+    printed: dict[str, str] = {}
+    for name in names:
+        for text in definitions_of((CATALOGUE[name].source, CATALOGUE[name].reference)):
+            printed.setdefault(text, name)
+    return list(dict.fromkeys(printed.values()))
+
+
 ENDING = "\nprint(float(objective(function, *map(tf.constant, inputs))), len(autodiff()), 'gradcheck' in sys.modules)"
-
-
-def test_scripts_print_the_functions_of_the_catalogue_and_run_without_it() -> None:
-    """Of every operation that is a function, in a process that has nothing of ours; two to the end."""
-    graphs = [example(name) for name in FUNCTIONS if name not in RAISES]
-    cut = [to_python(graph, 1).partition("\ntry:\n    objective(function, ")[0] + ENDING for graph in graphs]
-    traced = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0, reverse=False), Node.of("while_loop", 1, count=2)))
-    *found, first, second = verdicts(*cut, to_python(traced, 1), to_python(traced, 2))
-    assert (first[0], second[0]) == (0, 0)
-    for graph, (code, lines) in zip(graphs, found, strict=True):
-        value, count, ours = lines[-1].split()
-        assert (code, int(count), ours) == (0, len(graph.inputs), "False")
-        assert float(value) == pytest.approx(float(np.sum(values_of(graph)[-1])), rel=1e-12)
 
 
 def test_printed_functions_have_names_of_their_own() -> None:
@@ -171,74 +125,83 @@ def verdicts(*scripts: str) -> list[tuple[int, list[str]]]:
     return [ast.literal_eval(line) for line in done.stdout.splitlines()]
 
 
-def test_scripts_tell_right_from_wrong() -> None:
-    """Each in a fresh process: cumprod at zero is wrong, a smooth graph is right, a tie lies between the slopes."""
+STAIRS = Graph(
+    (Input((2,), (0.3, 0.25)),),
+    (
+        Node.of("quantize_and_dequantize_v2", 0, narrow=False, rounding="HALF_TO_EVEN", signed=True),
+        Node.of("square", 1),
+    ),
+)
+MISSING = Graph(
+    (Input((2,), (0.3, 0.25)),),
+    (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("mul", 1, 0)),
+)
+TRACED = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0, reverse=False), Node.of("while_loop", 1, count=2)))
+EXIT_CODES = {"RIGHT": 0, "WRONG": 1, "INCONCLUSIVE": 2}
+
+
+def judged() -> dict[str, tuple[str, str]]:
+    """Scripts and their verdicts."""
     steep = Graph((Input((1,), (1e-3,)),), (Node.of("log", 0), Node.of("square", 1)))
     sparse = Graph((Input((2,), (1.0, 2.0)),), (Node.of("gather_rows", 0, indices=(0, 0)), Node.of("square", 1)))
     flat = Graph((Input((1,), (1e-20,)),), (Node.of("sin", 0),))
-    fake = to_python(SMOOTH, 1).replace("return tape.gradient(value, tensors)", "return [None, None]")
-    blind = to_python(ZERO, 1).replace("float(objective(", "float(np.nan * objective(")
-    raising = to_python(SMOOTH, 1).replace(
-        "return tape.gradient", "raise LookupError('no gradient')\n    return tape.gradient"
-    )
-    broken = to_python(SMOOTH, 1).replace(
-        "return tf.reduce_sum", "raise OSError('no such file')\n    return tf.reduce_sum"
-    )
-    assert broken != to_python(SMOOTH, 1)
-    found = verdicts(
-        to_python(ZERO, 1, [1.0, 1.0, 1.0]),
-        to_python(ZERO, 2, [1.0, 1.0, 1.0], [[1.0, 1.0, 1.0]]),
-        to_python(SMOOTH, 1, [1.0, -0.5]),
-        to_python(SMOOTH, 2, [1.0, -0.5], [[0.5, 1.0], 0.75]),
-        to_python(TIE, 1, [1.0, 0.5], one_sided=True),
-        to_python(steep, 1),
-        to_python(steep, 2),
-        to_python(flat, 1),
-        fake,
-        blind,
-        raising,
-        to_python(sparse, 2),
-        broken,
-    )
-    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1, 0, 2]
-    assert found[0][1][2].split() == ["x[0]", "0", "9", found[0][1][2].split()[3], "<-", "wrong"]
-    assert [float(line.split()[2]) for line in found[1][1][2:5]] == pytest.approx([6.0, 4.0, 2.0], rel=1e-9)
-    assert [lines[-1] for _, lines in found] == [
-        *(
-            "WRONG",
-            "WRONG",
-            "RIGHT",
-            "RIGHT",
-            "RIGHT",
-            "RIGHT",
-            "RIGHT",
-            "RIGHT",
-            "WRONG",
-            "INCONCLUSIVE",
-            "WRONG",
-            "RIGHT",
-            "INCONCLUSIVE",
-        )
-    ]
-    assert "OSError: no such file" in found[12][1][1]
-    assert "None" in found[8][1][2]
-    assert "LookupError: no gradient" in found[10][1][1]
+    sample = Graph((Input((2,), (1.5, 2.5)),), (Node.of("square", 0), Node.of("stateless_gamma", 1)))
+    smooth, returned, summed = to_python(SMOOTH, 1), "return tape.gradient", "return tf.reduce_sum"
+    changed = {
+        "a gradient of None": smooth.replace(f"{returned}(value, tensors)", "return [None, None]"),
+        "a gradient that raises": smooth.replace(returned, f"raise LookupError('no gradient')\n    {returned}"),
+        "a function that raises": smooth.replace(summed, f"raise OSError('no such file')\n    {summed}"),
+        "differences of NaN": to_python(ZERO, 1).replace("float(objective(", "float(np.nan * objective("),
+    }
+    assert not {smooth, to_python(ZERO, 1)} & set(changed.values())
+    return {
+        "cumprod at zero": (to_python(ZERO, 1, [1.0, 1.0, 1.0]), "WRONG"),
+        "cumprod at zero, order 2": (to_python(ZERO, 2, [1.0, 1.0, 1.0], [[1.0, 1.0, 1.0]]), "WRONG"),
+        "a smooth graph": (to_python(SMOOTH, 1, [1.0, -0.5]), "RIGHT"),
+        "a smooth graph, order 2": (to_python(SMOOTH, 2, [1.0, -0.5], [[0.5, 1.0], 0.75]), "RIGHT"),
+        "a tie, between the slopes": (to_python(TIE, 1, [1.0, 0.5], one_sided=True), "RIGHT"),
+        "a steep graph": (to_python(steep, 1), "RIGHT"),
+        "a steep graph, order 2": (to_python(steep, 2), "RIGHT"),
+        "a tiny argument": (to_python(flat, 1), "RIGHT"),
+        "sparse gradients, order 2": (to_python(sparse, 2), "RIGHT"),
+        "traced functions": (to_python(TRACED, 1), "RIGHT"),
+        "traced functions, order 2": (to_python(TRACED, 2), "RIGHT"),
+        "a reference at row 0": (to_python(STAIRS, 1), "RIGHT"),
+        "a reference at row 0, order 2": (to_python(STAIRS, 2), "RIGHT"),
+        "a reference at row 0, and what lacks a term": (to_python(MISSING, 2), "WRONG"),
+        "a sample whose reference is at row 0": (to_python(sample, 1), "RIGHT"),
+        **{name: (script, "INCONCLUSIVE") for name, script in changed.items()},
+        "a gradient of None": (changed["a gradient of None"], "WRONG"),
+        "a gradient that raises": (changed["a gradient that raises"], "WRONG"),
+    }
+
+
+@pytest.mark.sliced
+def test_scripts_run_without_the_package_and_tell_right_from_wrong(subtests: pytest.Subtests) -> None:
+    """All in one process that has nothing of ours; of the operations that are functions, up to the derivative."""
+    names = slices.sliced([name for name in FUNCTIONS if name not in RAISES], printing_each_function)
+    graphs = [plain_graph(name) for name in names]
+    cut = [to_python(graph, 1).partition("\ntry:\n    objective(function, ")[0] + ENDING for graph in graphs]
+    scripts = judged()
+    found = verdicts(*cut, *(script for script, _ in scripts.values()))
+    for graph, (code, lines) in zip(graphs, found, strict=False):
+        with subtests.test(graph.nodes[0].op):
+            value, count, ours = lines[-1].split()
+            assert (code, int(count), ours) == (0, len(graph.inputs), "False")
+            assert float(value) == pytest.approx(np.sum(values_of(graph)[-1]).real, rel=1e-12)
+    said = dict(zip(scripts, found[len(graphs) :], strict=True))
+    for name, (_, verdict) in scripts.items():
+        with subtests.test(name):
+            assert (said[name][0], said[name][1][-1]) == (EXIT_CODES[verdict], verdict)
+    with subtests.test("what is wrong, and why, is printed"):
+        (_, first), (_, second) = said["cumprod at zero"], said["cumprod at zero, order 2"]
+        assert first[2].split() == ["x[0]", "0", "9", first[2].split()[3], "<-", "wrong"]
+        assert [float(line.split()[2]) for line in second[2:5]] == pytest.approx([6.0, 4.0, 2.0], rel=1e-9)
+        assert "OSError: no such file" in said["a function that raises"][1][1]
+        assert "None" in said["a gradient of None"][1][2]
+        assert "LookupError: no gradient" in said["a gradient that raises"][1][1]
 
 
 def test_a_reference_that_looks_at_the_unperturbed_point_finds_it_in_row_0() -> None:
-    stairs = Graph(
-        (Input((2,), (0.3, 0.25)),),
-        (
-            Node.of("quantize_and_dequantize_v2", 0, narrow=False, rounding="HALF_TO_EVEN", signed=True),
-            Node.of("square", 1),
-        ),
-    )
-    missing = Graph(
-        (Input((2,), (0.3, 0.25)),),
-        (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("mul", 1, 0)),
-    )
-    sample = Graph((Input((2,), (1.5, 2.5)),), (Node.of("square", 0), Node.of("stateless_gamma", 1)))
-    text = to_python(missing, 2)
-    assert "    y2 = tf.stack([y1 * x for y1, x in zip(y1, x)])\n    return y2[1]\n" in text
-    found = verdicts(to_python(stairs, 1), to_python(stairs, 2), text, to_python(sample, 1))
-    assert [(code, lines[-1]) for code, lines in found] == [(0, "RIGHT"), (0, "RIGHT"), (1, "WRONG"), (0, "RIGHT")]
+    steps = "    y2 = tf.stack([y1 * x for y1, x in zip(y1, x)])\n    return y2[1]\n"
+    assert steps in to_python(MISSING, 2)

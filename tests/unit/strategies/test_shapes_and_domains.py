@@ -14,10 +14,15 @@ from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.opspec import MOST_ELEMENTS, POSITIVE, REALS, Interval
 
 
-@pytest.mark.parametrize("op", CATALOGUE)
-def test_every_start_is_admitted(op: str) -> None:
-    assert all(accepts(op, shape, CATALOGUE[op].dtype(0)) for shape in starts(op))
-    assert all(len(shapes) == CATALOGUE[op].arity for shape in starts(op) for shapes in signatures(op, shape))
+def test_every_start_is_admitted() -> None:
+    def admitted(op: str) -> bool:
+        spec = CATALOGUE[op]
+        return all(
+            accepts(op, shape, spec.dtype(0)) and all(len(shapes) == spec.arity for shapes in signatures(op, shape))
+            for shape in starts(op)
+        )
+
+    assert [op for op in CATALOGUE if not admitted(op)] == []
 
 
 def test_a_value_of_another_dtype_or_shape_is_not_accepted() -> None:
