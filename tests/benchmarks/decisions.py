@@ -1,6 +1,6 @@
 """The decisions of one commit beside those of another: verdicts, kinds, reasons and resolutions.
 
-    python tests/benchmarks/decisions.py record FILE --graphs 20000 --seeds 1 2 3 4 5
+    python tests/benchmarks/decisions.py record FILE --graphs 20000 --seeds 1 2 3 4 5 [--only TEXT ...]
     python tests/benchmarks/decisions.py compare FILE
 
 `record` checks random graphs outside of the known regions at both orders, every tenth also as a function that is given
@@ -16,7 +16,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,18 @@ def drawn(count: int, seeds: list[int]) -> Iterator[dict[str, Any]]:
         yield from ({"what": "graph", "graph": to_json(graph)} for graph in found)
 
 
-def corpus() -> Iterator[dict[str, Any]]:
-    """Functions with known derivatives at random points, by name, and every known defect."""
+def corpus(only: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Functions with known derivatives at random points, and the known defects; `only` has texts of their names."""
     import numpy as np
 
     from gradcheck.defects import known
 
     rng = np.random.default_rng(7)
+    rows: list[dict[str, Any]] = []
     for function in SMOOTH + CANCELLING:
-        yield from ({"what": "function", "name": function.name, "x": float(x)} for x in function.draw(rng, 12))
-    yield from ({"what": "defect", "name": defect.name} for defect in known.load())
+        rows += ({"what": "function", "name": function.name, "x": float(x)} for x in function.draw(rng, 12))
+    rows += ({"what": "defect", "name": defect.name} for defect in known.load())
+    return (row for row in rows if not only or any(text in row["name"] for text in only))
 
 
 def decide(row: dict[str, Any]) -> dict[str, Any]:
@@ -125,11 +127,11 @@ class Tensors:
         return getattr(tf.math, names.get(name, name))
 
 
-def record(path: Path, count: int, seeds: list[int]) -> None:
+def record(path: Path, count: int, seeds: list[int], only: Sequence[str] = ()) -> None:
     """Writes the decisions of this commit to a file."""
     tally: Counter[str] = Counter()
     with path.open("w", encoding="utf-8") as file:
-        for place, row in enumerate((*corpus(), *drawn(count, seeds))):
+        for place, row in enumerate((*corpus(only), *drawn(count, seeds))):
             for one in (row, {**row, "black_box": True}) if row["what"] == "graph" and place % 10 == 0 else (row,):
                 file.write(json.dumps({**one, "orders": decide(one)}) + "\n")
                 tally["black box" if one.get("black_box") else one["what"]] += 1
@@ -157,11 +159,12 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--graphs", type=int, default=20_000, help="graphs in all, shared by the seeds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--only", nargs="*", default=(), help="functions and records whose names contain one of these")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.what == "compare":
         return int(compare(options.file) > 0)
-    record(options.file, options.graphs, options.seeds)
+    record(options.file, options.graphs, options.seeds, options.only)
     return 0
 
 

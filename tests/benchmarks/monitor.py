@@ -1,6 +1,6 @@
 """What GradientMonitor costs: a spot check in units of training steps, and its share at one check in a thousand steps.
 
-    python tests/benchmarks/monitor.py [--steps 600] [--checks 5]
+    python tests/benchmarks/monitor.py [NAME ...] [--steps 600] [--checks 5]
 
 For a few Keras models, in one run each: the time of a step of `fit` (the first ones, which trace, left out),
 of the monitor's first check, which traces its graphs, and of a later one; how many steps a later one costs, and which
@@ -85,13 +85,18 @@ def trained(make: Callable[[], Any], shape: tuple[int, ...], steps: int, *callba
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="models; all by default")
     parser.add_argument("--steps", type=int, default=600, help="steps that are timed (default: 600)")
     parser.add_argument("--checks", type=int, default=5, help="checks that are timed (default: 5)")
     given = parser.parse_args()
+    unknown = set(given.names) - set(MODELS)
+    if unknown:
+        parser.error(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
     print(
         f"{'':6s} {'a step':>10s} {'first check':>12s} {'later check':>12s} {'in steps':>9s}   share at every={EVERY}"
     )
-    for name, (make, shape) in MODELS.items():
+    for name in given.names or MODELS:
+        make, shape = MODELS[name]
         clock, monitor = Clock(), TimedMonitor(every=WARM)
         trained(make, shape, given.steps + WARM + 1, clock)
         trained(make, shape, WARM * given.checks + 1, monitor)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,13 +196,16 @@ def vector(size: int, distance: float, near: int, rng: np.random.Generator) -> A
     return np.asarray(rng.permutation(x))
 
 
-def vectors() -> None:
+def vectors(names: Sequence[str]) -> None:
     """Prints the verdicts on vectors: entries compared of all, and the relative resolution."""
-    for name, function in VECTORS.items():
+    distances = (1e-1, 1e-3, 1e-5, 1e-7)
+    print(f"{'distance':43s}" + " ".join(f"{distance:16.0e}" for distance in distances))
+    for name in names:
+        function = VECTORS[name]
         for size, near in ((4, 1), (20, 1), (100, 10), (1000, 100)):
             for order in (1, 2):
                 cells = []
-                for distance in (1e-1, 1e-3, 1e-5, 1e-7):
+                for distance in distances:
                     x = vector(size, distance, near, np.random.default_rng(5))
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
@@ -223,7 +226,7 @@ def main() -> None:
     parser.add_argument("--vectors", action="store_true", help="vectors with coordinates near something")
     options = parser.parse_args()
     if options.vectors:
-        vectors()
+        vectors(options.names or tuple(VECTORS))
         return
     places = {
         **{name: (place, DISTANCES) for name, place in PLACES.items()},

@@ -1,0 +1,158 @@
+"""Each benchmark runs: in small, as a command, until it has printed the header and the figures of its table."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.defects import known
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.known_graphs import example_of
+
+FOLDER = Path(__file__).parent
+UNIT = FOLDER.parent / "unit"
+
+
+@dataclass(frozen=True)
+class SmallRun:
+    """A command, expressions for lines that it prints in this order, what runs before it, and packages it needs."""
+
+    command: str
+    shown: tuple[str, ...]
+    before: str = ""
+    needs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.command
+
+
+SMALL_RUNS = (
+    SmallRun(
+        "accuracy.py --points 1 --no-peers",
+        (r"function +points +unknown +outside .*", r"sin\(x\) +1 +\d+\.\d% +\d+ +\d+ +\d\.\de-\d+ +\d+ +\d\.\de-\d+"),
+    ),
+    SmallRun(
+        "accuracy.py --points 1",
+        (r" +gradcheck +\| +numdifftools +\| +scipy", r"sin\(x\)( +\de-\d+ +\de-\d+ +\d+ +\d+( \||$)){3}"),
+        needs=("numdifftools", "scipy"),
+    ),
+    SmallRun(
+        "cost.py --graphs 3 --elements 12",
+        (
+            r"\d drawn graphs of 2 to 8 nodes, .*",
+            r"\(\d more are left out, as their derivative raises\):",
+            r" +differences and verdict +with generation +the whole check",
+            r" +order 1 alone +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d",
+            r"tf\.test\.compute_gradient at 12 elements: \d+\.\d times .*",
+        ),
+    ),
+    SmallRun(
+        "decisions.py compare rows.jsonl",
+        (r"1\d compared, 0 differ",),
+        before="decisions.py record rows.jsonl --graphs 2 --seeds 1 --only 'cosh(x)' bessel_i0-zero",
+    ),
+    SmallRun(
+        "detection.py --repetitions 1",
+        (r" +Jacobian +caught +located +s a check", r" +100 x 100 +1 of 1 +1 of 1 +\d+\.\d\d"),
+    ),
+    SmallRun(
+        "diagnosis.py --broken 3 --right 3",
+        (r"cause +drawn +first +share +line", r"all +3 +3 100\.0%", r"right programs: 3 drawn, 0 false alarms"),
+    ),
+    SmallRun(
+        "false_alarms.py --graphs 3 --seeds 1",
+        (r"seed 1: [1-3] graphs .*", r" +order 1: .*\d; .*\d%", r" +order 2: .*\d; .*\d%"),
+    ),
+    SmallRun(
+        "models.py Dense",
+        (r" +gradient +trace \| order 1: .*", r"Dense +\d+\.\d\d ms +\d+ ms \| +\d+\.\d\d s .*agree .* +\d+\.\d"),
+    ),
+    SmallRun(
+        "monitor.py MLP --steps 3 --checks 2",
+        (r" +a step +first check +later check .*", r"MLP +\d+\.\d\d ms +\d+\.\d\d s +\d+\.\d ms .*\d% +agree"),
+    ),
+    SmallRun(
+        "mutation.py --changes 1 --examples 1 --only _TanhGrad",
+        (r"1 of \d+ changes", r"(noticed|not noticed|no effect|equivalent) +1 .*"),
+    ),
+    SmallRun("nonsmooth.py relu --order 1", (r"distance +1e-01 .*", r"1 relu +=\de-\d+ .*")),
+    SmallRun("nonsmooth.py relu --vectors", (r"distance +1e-01 .*", r"relu +n= +4 near= +1 order 1 +=4/4 \de-\d+ .*")),
+    SmallRun(
+        "own_mutation.py reach --changes 2 --only numerics/tableau.py --workers 1",
+        (r"seed 1: 2 of \d+ changes", r"(noticed|not noticed|never reached) +gradcheck/numerics/tableau.py:\d+ .*"),
+        before="-m pytest -p own_mutation --reach-into=reach --junitxml=reach/tests.xml "
+        + shlex.quote(str(UNIT / "numerics" / "test_tableau.py")),
+    ),
+    SmallRun(
+        "rediscovery.py --only crop_and_resize-order2 --seeds 1 --examples 5",
+        (r"record +found *examples *seconds .*", r"crop_and_resize-order2 +1/1 +\d+ +\d+\.\d +\w+.*"),
+    ),
+    SmallRun(
+        "steps.py SGD --dtype float64 --eagerly",
+        (r" +\| +step \| explain: .*", r"SGD, float64, eager +\| +\d+\.\d\d ms \|.* agree .*\| .* agree .*\d"),
+    ),
+    SmallRun(
+        "suite.py run.xml run.xml",
+        (r" +old +new", r" +1\.000 +1 +\d+\.\d +1 +\d+\.\d +whole run", r".* 1 .* 1 .*one_test::test_nothing"),
+        before="-m pytest -p suite one_test.py --junitxml=run.xml",
+    ),
+    SmallRun(
+        "tape_programs.py --programs 3 --seeds 1",
+        (r"seed 1: 3 programs, traced .*, unexplained 0", r" +3 programs with derive"),
+    ),
+    SmallRun(
+        "tightness.py --graphs 1 --attempts 5 --only bessel_i0-zero",
+        (r"region +wrong +agree +inconclusive", r"bessel_i0-zero\S* \w+ order 2 +[1-4] +0 +0"),
+    ),
+    SmallRun(
+        "tightness.py --graphs 1 --attempts 5 --only bessel_i0-zero --outside",
+        (r"region +wrong +agree +inconclusive", r"bessel_i0-zero\S* \w+ order 2 +0 +1 +0"),
+    ),
+)
+
+
+def output_of(command: str, folder: Path) -> str:
+    """What a benchmark or a module prints, run in a folder; it has to end with 0."""
+    program, *options = shlex.split(command)
+    python = [sys.executable, program if program == "-m" else str(FOLDER / program)]
+    env = {**os.environ, "PYTHONPATH": str(FOLDER)}
+    done = subprocess.run([*python, *options], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("run", SMALL_RUNS, ids=str)
+def test_it_ends_well_and_prints_its_table(run: SmallRun, tmp_path: Path) -> None:
+    missing = [package for package in run.needs if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed (pip install 'gradcheck[benchmark]')")
+    if run.before:
+        (tmp_path / "one_test.py").write_text("def test_nothing(): pass\n")
+        output_of(run.before, tmp_path)
+    printed = output_of(run.command, tmp_path)
+    lines = iter(printed.splitlines())
+    absent = [line for line in run.shown if not any(re.fullmatch(line, one.rstrip()) for one in lines)]
+    assert not absent, f"{run} printed no line {absent[0]!r} in its place:\n{printed}"
+
+
+def test_each_command_has_a_small_run() -> None:
+    commands = {path.name for path in FOLDER.glob("*.py") if "\nif __name__ ==" in path.read_text(encoding="utf-8")}
+    assert commands == {str(run).split()[0] for run in SMALL_RUNS}
+
+
+@pytest.mark.exhaustive
+def test_a_graph_whose_derivative_raises_has_no_cost(benchmark: Callable[[str], Any]) -> None:
+    (defect,) = (one for one in known.load() if one.name == "tanh-indexed-slices-order2")
+    smooth = Graph((Input((2,), (0.5, 1.5)),), (Node.of("sin", 0), Node.of("exp", 1)))
+    assert len(benchmark("cost").costs_of_each([example_of(defect).graph, smooth])) == 1
