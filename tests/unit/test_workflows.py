@@ -70,7 +70,7 @@ def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
     assert all("persist-credentials: false" in after for after in path.read_text().split("actions/checkout@")[1:])
 
 
-def test_what_an_installation_may_lack_runs_in_the_job_of_the_extras() -> None:
+def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
     """A test that is skipped where a package or a program is missing would else never run in CI."""
     script = (ROOT / ".ci" / "run-extras").read_text()
     run = [ROOT / path for path in re.findall(r"\btests/[\w/.]+", script)]
@@ -78,12 +78,15 @@ def test_what_an_installation_may_lack_runs_in_the_job_of_the_extras() -> None:
     assert all(path.exists() for path in run)
     skipping = [path for path in (ROOT / "tests").rglob("*.py") if OPTIONAL.search(path.read_text(encoding="utf-8"))]
     assert len(skipping) >= 3
-    assert [path for path in skipping if not any(path.is_relative_to(one) for one in run)] == []
-    assert "run: .ci/install-extras" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    others = [path for path in skipping if not any(path.is_relative_to(one) for one in run)]
+    assert others == [ROOT / "tests" / "benchmarks" / "test_small_runs.py"]  # one that --exhaustive alone runs
+    ci, weekly = ((ROOT / ".github" / "workflows" / f"{name}.yml").read_text() for name in ("ci", "weekly"))
+    assert "- run: .ci/install-extras\n      - run: .ci/run-extras\n" in ci
+    assert "- run: .ci/install stable benchmark\n      - run: .ci/exhaustive " in weekly
 
 
 STEP, JOB = re.compile(r"^ {6}- ", re.MULTILINE), re.compile(r"^ {2}(?=[\w-]+:$)", re.MULTILINE)
-HUNTS = re.compile(r"run: \.ci/(run|nightly|weekly)( |$)", re.MULTILINE)
+HUNTS = re.compile(r"run: \.ci/(run|nightly|weekly|exhaustive)( |$)", re.MULTILINE)
 ANYWAY = re.compile(r"if: (always\(\)|failure\(\)|\$\{\{ !cancelled\(\) \}\})$", re.MULTILINE)
 
 
@@ -101,7 +104,7 @@ def jobs_that_hunt() -> list[list[str]]:
 def test_what_a_job_has_found_ends_neither_its_other_steps_nor_goes_with_the_log() -> None:
     """A script that hunts fails where it finds something, and GitHub skips what comes after a step that fails."""
     jobs = jobs_that_hunt()
-    assert len(jobs) == 4
+    assert len(jobs) == 5
     for _, *after in jobs:
         assert [step for step in after if not ANYWAY.search(step)] == []
         assert any("uses: actions/upload-artifact@" in step and "path: " in step for step in after)
