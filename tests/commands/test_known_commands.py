@@ -10,9 +10,12 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.defects import known
+from gradcheck.defects.records import Defect
 from gradcheck.hunt.commands.known_add import CLOSE
 from gradcheck.hunt.graph import Graph, Node, literal
+from tests import slices
 from tests.commands.conftest import copied_record
+from tests.records import covering
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CUMPROD = "cumprod-zero-order1"
@@ -392,15 +395,28 @@ def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
     assert len(said.json["defects"]) + len(said.json["tape_defects"]) == len(list(COMMITTED.glob("*.json")))
 
 
-@pytest.mark.parametrize("name", [defect.name for defect in known.load(COMMITTED)])
-def test_every_committed_defect_could_have_been_added(
-    call: Any, written: Any, folder: Path, defects: Any, name: str
-) -> None:
-    said = call("known", "add", written(name), *WORDS, "--name", "one")
+def traits(defect: Defect) -> set[tuple[str, object]]:
+    """What the way from a finding to a record depends on, and what its region is."""
+    about, regions = defect.signature, defect.regions
+    special, _, argument = defect.description.partition(" in argument ")
+    attrs = any(node.attrs for node in defect.graph.nodes if node.op == about.operation)
+    return {
+        *(("order", about.order), ("kind", about.kind), ("path", about.path), ("mode", about.mode)),
+        *(("special", special if argument else "nothing"), ("argument", argument), ("attributes", attrs)),
+        *(("wide", not attrs and not argument), ("kernels", bool(defect.kernels)), ("given", defect.severity)),
+        ("complex", any(given.dtype.startswith("complex") for given in defect.graph.inputs)),
+        ("error", any(region.error for region in regions)),
+        ("arriving", any(region.arriving for region in regions)),
+    }
+
+
+@slices.parametrized("defect", known.load(COMMITTED), covering(traits), ids=lambda defect: defect.name)
+def test_every_committed_defect_could_have_been_added(call: Any, written: Any, folder: Path, defect: Defect) -> None:
+    said = call("known", "add", written(defect.name), *WORDS, "--name", "one")
     if said.code:
         assert "give --wide" in said.err
-        assert call("known", "add", written(name), *WORDS, "--name", "one", "--wide").code == 0
+        assert call("known", "add", written(defect.name), *WORDS, "--name", "one", "--wide").code == 0
     (made,) = known.load(folder)
-    for mine, theirs in zip(made.right, defects[name].right, strict=True):
+    for mine, theirs in zip(made.right, defect.right, strict=True):
         assert mine == pytest.approx(theirs, rel=CLOSE, abs=CLOSE)
     assert call("known", "check").code == 0

@@ -7,16 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import tensorflow as tf
 
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.known_graphs import load
 from gradcheck.hunt.report.issue_text import script_of
+from tests import slices
+from tests.records import covering
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 CURRENT = [defect for defect in load(FOLDER) if defect.covers(tf.__version__)]
-PROCESSES = 8
+SHARES = [CURRENT[share::8] for share in range(8)]
 RUNNER = """
 import contextlib, io, json, sys
 for name, text in json.load(sys.stdin).items():
@@ -38,7 +39,13 @@ def told(defects: list[Defect]) -> dict[str, str]:
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("share", range(PROCESSES))
-def test_no_script_of_a_current_defect_finds_it_right(share: int) -> None:
-    found = told(CURRENT[share::PROCESSES])
-    assert {name: line for name, line in found.items() if line != "WRONG"} == {}
+def traits(defect: Defect) -> set[object]:
+    """What a script depends on beside the graph."""
+    about = defect.signature
+    where = {(about.mode, about.kind), (about.path, about.order), (about.kind, about.order)}
+    return {*where, about.taken.number_type, defect.severity}
+
+
+@slices.parametrized("defects", SHARES, lambda _: [covering(traits)(CURRENT)])
+def test_no_script_of_a_current_defect_finds_it_right(defects: list[Defect]) -> None:
+    assert {name: line for name, line in told(defects).items() if line != "WRONG"} == {}

@@ -22,11 +22,11 @@ from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.known_graphs import ancestry, load, sources_of
 from gradcheck.result import Verdict
 
-ROOT = Path(__file__).parents[2]
 BUDGET = 3
+RECORDS = load(Path(__file__).parents[2] / "reports" / "known")
 DEFECTS = [
-    pytest.param(one, id=one.name)
-    for one in load(ROOT / "reports" / "known")
+    one
+    for one in RECORDS
     if one.covers(tf.__version__) and one.signature.taken == PLAIN and all(region.excluding for region in one.regions)
 ]
 
@@ -36,7 +36,8 @@ def tightness(benchmark: Callable[[str], Any]) -> Any:
     return benchmark("tightness")
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_variations_of_the_example_are_wrong(tightness: Any, defect: Defect) -> None:
     operation, order = defect.signature.operation, defect.signature.order
     places = [i for i, one in enumerate(defect.regions) if one.op in (operation, "*") and order in one.orders]
@@ -52,8 +53,9 @@ def test_variations_of_the_example_are_wrong(tightness: Any, defect: Defect) -> 
     assert decided.count(Verdict.MISMATCH) >= len(decided) / 2
 
 
+@pytest.mark.exhaustive
 def test_what_is_explained_are_records(tightness: Any) -> None:
-    assert set(tightness.EXPLAINED) <= {one.name for one in load(ROOT / "reports" / "known")}
+    assert set(tightness.EXPLAINED) <= {one.name for one in RECORDS}
 
 
 def one(op: str, *values: Any, **attrs: Any) -> Graph:

@@ -17,6 +17,7 @@ def rediscovery(benchmark: Callable[[str], Any]) -> Any:
     return benchmark("rediscovery")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("operation", "order"), [("cumprod", 1), ("reduce_prod", 2)])
 def test_a_product_at_an_exact_zero_is_found_and_shrunk(rediscovery: Any, operation: str, order: int) -> None:
     hunts = [rediscovery.Hunt(operation, order).findings(start) for start in range(SEEDS)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,71 +13,113 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.known import excludes
 from gradcheck.defects.records import Defect, DerivativeValues
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.finding import Example
-from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.graph import Graph, Node, literal, split_coordinates
+from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, load, sources_of
-from gradcheck.hunt.recheck import close, derivative, differences, values
+from gradcheck.hunt.recheck import close, derivative, differences, problem_of, values
+from gradcheck.hunt.script import variables
 from gradcheck.result import Kind
 
-FOLDER = Path(__file__).parents[2] / "reports" / "known"
-DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
+DEFECTS = load(Path(__file__).parents[2] / "reports" / "known")
 
 
-def replayed(defect: Defect) -> DerivativeValues:
-    taken = outcome(defect)
-    return () if isinstance(taken, str) else taken
+@dataclass(frozen=True)
+class Replay:
+    """The example of a record, evaluated once for all that the record says."""
+
+    defect: Defect
+
+    @cached_property
+    def example(self) -> Example:
+        return example_of(self.defect)
+
+    @cached_property
+    def problem(self) -> GraphProblem:
+        return problem_of(self.example)
+
+    @cached_property
+    def outcome(self) -> DerivativeValues | str:
+        """The derivative of the example, or what is raised."""
+        try:
+            return values(derivative(self.example))
+        except (DerivativeRaisedError, WrongShapeError) as error:
+            return str(error)
+
+    @property
+    def given(self) -> DerivativeValues:
+        return () if isinstance(self.outcome, str) else self.outcome
+
+    @property
+    def rtol(self) -> float:
+        """How far kernels of single precision round differently from release to release."""
+        return max([1e-9, *(CATALOGUE[node.op].rtol for node in self.defect.graph.nodes)])
+
+    @property
+    def fixed(self) -> bool:
+        return close(self.given, self.defect.right, self.rtol)
 
 
-def outcome(defect: Defect) -> DerivativeValues | str:
-    """The derivative of the example, or what is raised."""
-    try:
-        return values(derivative(example_of(defect)))
-    except (DerivativeRaisedError, WrongShapeError) as error:
-        return str(error)
+@dataclass(frozen=True)
+class RemediedProblem(GraphProblem):
+    """The problem of a graph, with the operations of a remedy in the place of its own."""
+
+    remedy: str = ""
+
+    def forward(self, inputs: Sequence[Any]) -> list[Any]:
+        names = variables(self.graph)[: len(self.graph.inputs)]
+        scope: dict[str, Any] = {"tf": tf, "np": np, **dict(zip(names, inputs, strict=True))}
+        exec(self.remedy, scope)  # a committed text, which the library only prints
+        return [scope["y"]]
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], defect: Defect) -> None:
-    now = replayed(defect)
-    # Kernels of single precision round differently from release to release.
-    rtol = max([1e-9, *(CATALOGUE[node.op].rtol for node in defect.graph.nodes)])
-    fixed = close(now, defect.right, rtol)
-    gradcheck_event(
-        KnownReplayed(defect.name, State.FIXED if fixed else State.STILL, tf.__version__, category=defect.category)
-    )
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_what_a_record_says_is_so(
+    gradcheck_event: Callable[[Event], None], subtests: pytest.Subtests, defect: Defect
+) -> None:
+    replay = Replay(defect)
+    with subtests.test("the defect is still there"):
+        state = State.FIXED if replay.fixed else State.STILL
+        gradcheck_event(KnownReplayed(defect.name, state, tf.__version__, category=defect.category))
+        it_is_still_there(replay)
+    with subtests.test("what is called right agrees with differences of the function"):
+        assert close(values(differences(replay.example)), defect.right, 1e-5)
+    with subtests.test("the example lies in its own region"):
+        it_lies_in_its_own_region(replay)
+    with subtests.test("what raises or has a wrong shape gives nothing, all else something"):
+        assert bool(defect.given) is (defect.kind not in (Kind.RAISES, Kind.SHAPE))
+    if defect.remedy is not None:
+        with subtests.test("the remedy has the value and the right derivative"):
+            the_remedy_is_right(replay, defect.remedy)
+
+
+def it_is_still_there(replay: Replay) -> None:
+    defect, now = replay.defect, replay.given
     if not defect.covers(tf.__version__):
-        assert fixed, f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
+        assert replay.fixed, f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
         return
-    assert not fixed, (
+    assert not replay.fixed, (
         f"TensorFlow {tf.__version__} gives the right derivative, {defect.right}: {defect.title!r} is FIXED. "
         f'Set "until" to "{tf.__version__}" in reports/known/{defect.name}.json.'
     )
-    assert close(now, defect.wrong, rtol), (
+    assert close(now, defect.wrong, replay.rtol), (
         f"TensorFlow {tf.__version__} gives {now}, neither the wrong {defect.given} nor the right {defect.right}: "
         f"{defect.title!r} has changed; look at it again and correct reports/known/{defect.name}.json."
     )
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_what_is_called_right_agrees_with_differences_of_the_function(defect: Defect) -> None:
-    assert close(values(differences(example_of(defect))), defect.right, 1e-5)
-
-
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
-    example = example_of(defect)
-    graph = example.graph
-    at = [value.numpy() for value in forward(graph, [tf.constant(i.array()) for i in graph.inputs])]
+def it_lies_in_its_own_region(replay: Replay) -> None:
+    defect, graph, at = replay.defect, replay.example.graph, replay.problem.intermediates
     comes = any(region.arriving for region in defect.regions)
-    arriving = arrivals(graph, example.cotangent.array()) if comes else [None] * graph.size
+    arriving = arrivals(graph, replay.example.cotangent.array()) if comes else [None] * graph.size
     sources = sources_of(graph)
-    error = outcome(defect) if any(region.error for region in defect.regions) else ""
+    error = replay.outcome if any(region.error for region in defect.regions) else ""
     assert isinstance(error, str)
     found = [
         excludes(
@@ -94,11 +138,16 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
     assert defect.name in found
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_what_raises_or_has_a_wrong_shape_gives_nothing(defect: Defect) -> None:
-    assert bool(defect.given) is (defect.kind not in (Kind.RAISES, Kind.SHAPE)), (
-        "a derivative that raises or has a wrong shape gives nothing, others give something"
-    )
+def the_remedy_is_right(replay: Replay, remedy: str) -> None:
+    """Its derivative is taken in the record's own mode."""
+    example, given = replay.example, replace(replay.problem, taped=None)
+    rtol = max(1e-7, 4 * ROUNDOFF[example.taken.number_type or "float64"], replay.rtol)
+    problem = RemediedProblem(**vars(given), remedy=remedy)
+    np.testing.assert_allclose(problem.forward(problem.tensors(None))[0], given.output, rtol=rtol, atol=rtol)
+    one = np.ones(1)
+    taken = problem.gradients(one[None, :]) if example.order == 1 else problem.products(one, problem.direction[None, :])
+    parts: list[Any] = split_coordinates(taken.values[0], example.graph.inputs)
+    assert close(values(parts), replay.defect.right, rtol)
 
 
 CASES = [
@@ -114,7 +163,7 @@ CASES = [
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(("op", "attrs"), CASES)
 def test_the_regions_of_products_are_exactly_where_they_are_wrong(op: str, attrs: dict[str, Any], order: int) -> None:
-    defects = [defect for defect in load(FOLDER) if defect.covers(tf.__version__)]
+    defects = [defect for defect in DEFECTS if defect.covers(tf.__version__)]
     weights = literal([3.0, 1.0, 2.0] if op == "cumprod" else [1.5] if attrs["keepdims"] else 1.5)
     for zeros in product([1.0, 0.0], repeat=3):
         point = np.array([2.0, 3.0, 5.0]) * zeros

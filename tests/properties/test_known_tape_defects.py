@@ -11,18 +11,27 @@ import tensorflow as tf
 from gradcheck.defects.known import tape_defects
 from gradcheck.defects.records import TapeDefect
 from gradcheck.hunt.events import Event, KnownReplayed, State
-from gradcheck.hunt.recheck import of_tape_defect
+from gradcheck.hunt.recheck import Recheck, of_tape_defect
 from gradcheck.hunt.tapes.interpreter import examine
 
-FOLDER = Path(__file__).parents[2] / "reports" / "known"
-DEFECTS = [pytest.param(defect, id=defect.name) for defect in tape_defects(FOLDER)]
+DEFECTS = tape_defects(Path(__file__).parents[2] / "reports" / "known")
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], defect: TapeDefect) -> None:
-    seen = of_tape_defect(defect)
-    told = seen.message if seen.state is State.CANNOT_TELL else ""
-    gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, told, defect.category))
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_what_a_record_says_is_so(
+    gradcheck_event: Callable[[Event], None], subtests: pytest.Subtests, defect: TapeDefect
+) -> None:
+    with subtests.test("the defect is still there"):
+        seen = of_tape_defect(defect)
+        told = seen.message if seen.state is State.CANNOT_TELL else ""
+        gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, told, defect.category))
+        it_is_still_there(defect, seen)
+    # Drawn programs are compared with the model, so that the hunt goes on behind what is known.
+    with subtests.test("the model predicts TensorFlow as it is"):
+        examine(defect.program)
+
+
+def it_is_still_there(defect: TapeDefect, seen: Recheck) -> None:
     file = f"reports/known/{defect.name}.json"
     assert seen.state is not State.CANNOT_TELL, f"{file}: {seen.message}"
     if not defect.covers(tf.__version__):
@@ -33,9 +42,3 @@ def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], def
         f'Set "until" to "{tf.__version__}" in {file}.'
     )
     assert not seen.changed, f"{defect.title!r} has changed: {seen.message}; look at it again and correct {file}."
-
-
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_the_model_predicts_tensorflow_as_it_is(defect: TapeDefect) -> None:
-    """Drawn programs are compared with the model, so that the hunt goes on behind what is known."""
-    examine(defect.program)

@@ -41,9 +41,10 @@ def test_the_committed_files_load(cumprod: Defect) -> None:
     assert (cumprod.right, cumprod.given) == (((9.0, 0.0, 0.0),), ((0.0, 0.0, 0.0),))
 
 
-@pytest.mark.parametrize("defect", load(COMMITTED), ids=lambda defect: defect.name)
-def test_a_defect_is_the_same_after_a_round_trip(defect: Defect) -> None:
-    assert from_json(json.loads(json.dumps(plain(defect), allow_nan=False))) == defect
+def test_every_record_is_the_same_after_a_round_trip(subtests: pytest.Subtests) -> None:
+    for record in records(COMMITTED):
+        with subtests.test(record.name):
+            assert from_json(json.loads(json.dumps(plain(record), allow_nan=False))) == record
 
 
 def test_every_record_names_its_root_cause_and_those_of_one_cause_are_of_one_class() -> None:

@@ -24,9 +24,10 @@ def test_every_drawn_graph_is_admitted_with_its_values(graph: Graph) -> None:
         np.testing.assert_array_equal(admitted, value)
 
 
-@pytest.mark.parametrize("defect", load(COMMITTED), ids=lambda defect: defect.name)
-def test_every_known_defect_is_admitted(defect: object) -> None:
-    admit(from_document(defect.graph))  # type: ignore[attr-defined]
+def test_every_known_defect_is_admitted(subtests: pytest.Subtests) -> None:
+    for defect in load(COMMITTED):
+        with subtests.test(defect.name):
+            admit(from_document(defect.graph))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,23 @@
+"""A few records of reports/known that have, between them, every trait that any of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from gradcheck.defects.records import Defect
+
+
+def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequence[Defect]], list[Defect]]:
+    """Chooses records until each trait of any record is one of theirs; few, not the fewest, of small graphs first."""
+
+    def chosen(defects: Sequence[Defect]) -> list[Defect]:
+        of = {one.name: {*traits(one)} for one in defects}
+        small_first = sorted(defects, key=lambda one: (len(one.graph.nodes), one.name))
+        left, found = set().union(*of.values()), []
+        while left:
+            best = max(small_first, key=lambda one: len(of[one.name] & left))  # the first of the best
+            found.append(best)
+            left -= of[best.name]
+        return found
+
+    return chosen
