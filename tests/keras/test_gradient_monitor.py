@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import gradcheck
 from gradcheck import GradientNonFinite, GradientWrongValue, MismatchWarning
 from gradcheck.autodiff.state import ChangedState
 from gradcheck.keras import GradientMonitor, _StepGraphs
+from tests import slices
 
 
 @tf.custom_gradient
@@ -28,6 +30,10 @@ def scaled_slope(x: tf.Tensor) -> Any:
 
 def dense(activation: Any = "tanh") -> Any:
     return keras.Sequential([kl.Dense(8, "relu"), kl.Dropout(0.3), kl.Dense(8, activation), kl.Dense(1)])
+
+
+def small(activation: Any = "tanh") -> Any:
+    return keras.Sequential([kl.Dense(2, activation), kl.Dense(1)])
 
 
 def convolutional() -> Any:
@@ -70,8 +76,11 @@ def fitted(make: Any, *callbacks: Any, **options: Any) -> tuple[Any, dict[str, l
     return model, model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=list(callbacks)).history
 
 
-@pytest.mark.parametrize("options", [{}, {"steps_per_execution": 3}, {"run_eagerly": True}])
-@pytest.mark.parametrize("make", [dense, convolutional, TwoLosses])
+@slices.parametrized(
+    ("make", "options"),
+    product((dense, convolutional, TwoLosses), ({}, {"steps_per_execution": 3}, {"run_eagerly": True})),
+    slices.every(4),  # the diagonal
+)
 def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any]) -> None:
     monitor = GradientMonitor(every=5)
     with warnings.catch_warnings():
@@ -114,7 +123,7 @@ def test_every_epoch_has_an_entry_which_is_nan_without_a_finite_check(activation
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MismatchWarning)
         monitor, logger = GradientMonitor(every=16), keras.callbacks.CSVLogger(str(table))
-        _, history = fitted(lambda: dense(activation), monitor, logger)
+        _, history = fitted(lambda: small(activation), monitor, logger)
     told = [str(one.message) for one in caught if one.category is MismatchWarning]
     assert len(told) == (activation != "tanh")
     assert all("look for a constant that is not finite in the model or its loss" in message for message in told)
@@ -135,7 +144,7 @@ def test_the_losses_along_a_line_take_no_gradient() -> None:
 
         return x, gradient
 
-    model, _ = fitted(lambda: dense(noting))
+    model, _ = fitted(lambda: small(noting))
     graphs, data = _StepGraphs(model), (tf.ones([8, 16]), tf.ones([8, 1]))
     (walk,) = graphs.walks(data)
     backward.clear()
@@ -150,7 +159,7 @@ def test_the_losses_along_a_line_take_no_gradient() -> None:
 def test_a_wrong_gradient_is_told_once_with_its_cause() -> None:
     monitor = GradientMonitor(every=1)
     with pytest.warns(MismatchWarning, match="at batch 0 of the training the gradient differs from the loss") as caught:
-        fitted(lambda: dense(scaled_slope), monitor)
+        fitted(lambda: small(scaled_slope), monitor)
     (told,) = [one for one in caught if one.category is MismatchWarning]
     assert "wrong custom gradient" in str(told.message)
     assert "test_gradient_monitor.py" in str(told.message)
@@ -181,7 +190,7 @@ def test_a_model_with_an_embedding_is_watched(activation: Any) -> None:
 
 def test_or_raised() -> None:
     with pytest.raises(GradientWrongValue, match="wrong custom gradient"):
-        fitted(lambda: dense(scaled_slope), GradientMonitor(action="raise"))
+        fitted(lambda: small(scaled_slope), GradientMonitor(action="raise"))
 
 
 def guarded(x: Any) -> Any:
@@ -204,8 +213,7 @@ def spoilt(part: int) -> Any:
     return data
 
 
-def compiled(activation: Any = "tanh") -> Any:
-    model = dense(activation)
+def compiled(model: Any) -> Any:
     model.compile("sgd", "mse")
     model.build((None, 16))
     return model
@@ -213,7 +221,7 @@ def compiled(activation: Any = "tanh") -> Any:
 
 @pytest.mark.parametrize(("part", "size"), [(0, 128), (1, 8)])
 def test_nan_in_the_batch_is_told(part: int, size: int) -> None:
-    model, monitor = compiled(), GradientMonitor(action="raise")
+    model, monitor = compiled(small()), GradientMonitor(action="raise")
     before = [variable.numpy() for variable in model.variables]
     with pytest.raises(GradientNonFinite, match="at batch 0 of the training the gradient is not finite") as caught:
         model.fit(*spoilt(part), verbose=0, callbacks=[monitor])
@@ -226,7 +234,7 @@ def test_nan_in_the_batch_is_told(part: int, size: int) -> None:
 
 
 def test_nan_that_came_with_an_earlier_batch_is_told_of_the_weights() -> None:
-    model = compiled()
+    model = compiled(dense())
     model.fit(*spoilt(0), verbose=0)
     rows = np.ones((8, 16), np.float32)
     with pytest.warns(MismatchWarning, match="the gradient is not finite") as caught:
@@ -266,13 +274,13 @@ def test_a_summary_writer_needs_no_tensorboard(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(tf.summary, "scalar", missing)
     with tf.summary.create_file_writer(str(tmp_path)).as_default():
-        _, history = fitted(dense, GradientMonitor(every=8))
+        _, history = fitted(small, GradientMonitor(every=8))
     assert told == ["gradient_error"] * 2
     assert max(history["gradient_error"]) < 1e-3
 
 
 def test_the_graphs_of_many_trainings_are_no_retracing(caplog: pytest.LogCaptureFixture) -> None:
-    model, _ = fitted(dense)
+    model, _ = fitted(small)
     rows = np.zeros((8, 16), np.float32)
     tf.get_logger().addHandler(caplog.handler)
     try:
@@ -288,7 +296,7 @@ def test_a_missing_gradient_is_told() -> None:
         return tf.stop_gradient(x) * x
 
     with pytest.warns(MismatchWarning, match="stop_gradient"):
-        fitted(lambda: dense(stopped), GradientMonitor())
+        fitted(lambda: small(stopped), GradientMonitor())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
+pytestmark = pytest.mark.exhaustive  # a benchmark is no test, and this is one of its instruments
+
 
 @pytest.fixture(scope="module")
 def mutation(benchmark: Callable[[str], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
+from tests import slices
 
 Step = Callable[[], Any]
 
@@ -50,12 +52,15 @@ def steps(x: tf.Variable, optimizer: Any, factor: float) -> dict[str, Step]:
     }
 
 
+NAMES, FACTORS = ("returned", "taken by a tape", "after the update", "read", "counted", "printed"), (1.0, 1.01)
 IN_A_GRAPH = {"returned": True, "taken by a tape": True, "counted": True}
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.01], ids=["right", "wrong"])
-@pytest.mark.parametrize("name", ["returned", "taken by a tape", "after the update", "read", "counted", "printed"])
-@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
+@slices.parametrized(
+    ("name", "factor", "traced"),
+    product(NAMES, FACTORS, (False, True)),
+    lambda _: slices.pairwise(NAMES, FACTORS, (False, True)),
+)
 def test_the_verdict_is_that_of_runs(name: str, factor: float, traced: bool, graphs: list[bool]) -> None:
     x = tf.Variable(1.5, name="x", dtype=tf.float64)
     optimizer = keras.optimizers.Adam(0.125)

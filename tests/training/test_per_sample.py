@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gradcheck
 from gradcheck import assert_step
+from tests import slices
 from tests.training import processes
 
 HERE = Path(__file__).parent
@@ -46,7 +47,8 @@ def weights() -> tf.Variable:
     return tf.Variable([0.7, -0.3], dtype=tf.float64, name="weights")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.sliced
+@settings(max_examples=12 if slices.whole else 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batch=st.lists(samples, min_size=1, max_size=4), divisor=st.sampled_from([1, 2, 7]), at=samples)
 def test_c3_linearity_over_any_minibatch(weights: tf.Variable, batch: Any, divisor: int, at: Any) -> None:
     """The sum of the samples' gradients is the gradient of the sum of their losses; so it is for any multiple."""

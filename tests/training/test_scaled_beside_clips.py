@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import GradientMismatch, GradientWrongUpdate, GradientWrongValue, assert_step
+from tests import slices
 
 Gradients = list[Any]
 AFTERWARDS = "changed after it was taken: "
@@ -58,6 +60,7 @@ FACTORS = [
     after_an_idle_clip_by_norm,
     after_a_clip,
 ]
+ALONE, TRACED = (False, True), ("eager", "tf.function")
 
 
 @pytest.fixture
@@ -65,8 +68,12 @@ def z() -> tf.Variable:
     return tf.Variable(2.0, name="z", dtype=tf.float32)
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["two variables", "a number"])
-@pytest.mark.parametrize("change", FACTORS)
+@slices.parametrized(
+    ("change", "alone", "traced"),
+    product(FACTORS, ALONE, TRACED),
+    lambda _: slices.pairwise(FACTORS, ALONE, TRACED),
+    indirect=["traced"],
+)
 def test_a_factor_beside_it_is_wrong(
     z: tf.Variable, optimizer: Any, traced: Any, change: Callable[[Gradients], Gradients], alone: bool
 ) -> None:
