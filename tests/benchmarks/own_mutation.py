@@ -176,16 +176,16 @@ class Places(ast.NodeVisitor):
 def variants(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Kinds of changes of an expression, with the text that takes its place."""
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        made = ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
-        yield "operator", f"({ast.unparse(made)})"
+        other = ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
+        yield "operator", f"({ast.unparse(other)})"
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
         yield "operator", f"({ast.unparse(node.operand)})"
     elif isinstance(node, ast.BoolOp):
-        made = ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
-        yield "operator", f"({ast.unparse(made)})"
+        turned = ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
+        yield "operator", f"({ast.unparse(turned)})"
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        made = ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators)
-        yield "comparison", f"({ast.unparse(made)})"
+        beside = ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators)
+        yield "comparison", f"({ast.unparse(beside)})"
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield "constant", str(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value:
@@ -312,7 +312,7 @@ def run(copy: Path, tests: Sequence[str], seconds: float, exhaustive: bool) -> d
             return {"outcome": "noticed", "by": f"not ended after {limit:.0f} s"}
         out.seek(0)
         text = out.read()
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+.*?)(?: - .*)?$", text, re.MULTILINE)
+    failed = re.findall(r"^(?:(?:SUB)?FAILED|ERROR)(?:\([^)]*\))? (\S+.*?)(?: - .*)?$", text, re.MULTILINE)
     if code == 0:
         return {"outcome": "not noticed", "by": ""}
     if code == 5:

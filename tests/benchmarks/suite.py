@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections import Counter
-from collections.abc import Generator
+from collections import Counter, defaultdict
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 class Run:
     """One run of the tests: seconds and items by test function, and of the whole."""
 
-    seconds: Counter[str]
+    seconds: Mapping[str, float]
     items: Counter[str]
     collection: float
     whole: float
@@ -94,7 +94,7 @@ def read(path: Path, wall: bool) -> Run:
     root = ElementTree.parse(path).getroot()
     whole = root.find(f".//properties/property[@name='{RUN}']")
     of_processor = whole is not None and not wall
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     items: Counter[str] = Counter()
     collection = []
     for case in root.iter("testcase"):
@@ -122,12 +122,14 @@ def table(old: Run, new: Run, most: int) -> str:
     lines.append(row("whole run", (old.whole, new.whole), (old.items.total(), new.items.total())))
     if old.collection and new.collection:
         lines.append(row("collection, of one process", (old.collection, new.collection)))
-    lines.append(row("all tests", (old.seconds.total(), new.seconds.total()), (old.items.total(), new.items.total())))
+    lines.append(
+        row("all tests", (sum(old.seconds.values()), sum(new.seconds.values())), (old.items.total(), new.items.total()))
+    )
     for title, run in (("of old", old), ("of new", new)):
         lines.append(f"the {most} most expensive functions {title}")
         lines += [
-            row(name, (old.seconds[name], new.seconds[name]), (old.items[name], new.items[name]))
-            for name, _ in run.seconds.most_common(most)
+            row(name, (old.seconds.get(name, 0), new.seconds.get(name, 0)), (old.items[name], new.items[name]))
+            for name in sorted(run.seconds, key=lambda name: -run.seconds[name])[:most]
         ]
     return "\n".join(lines)
 
