@@ -234,21 +234,20 @@ def last(result: Result) -> tuple[Cause | None, float | None]:
     return (None, None) if diagnosis is None else (diagnosis.cause, diagnosis.lost)
 
 
-@pytest.mark.parametrize("code", CAUSES, ids=lambda code: code.__name__)
-def test_the_first_answer_is_the_cause(code: Code, lines: Callable[..., str]) -> None:
-    result = explain(code)
-    cause, lost = CAUSES[code]
-    assert last(result) == (cause, None if lost is None else pytest.approx(lost, rel=1e-6))
-    assert without_bounds(str(result)) == lines(code, TEXTS[code.__name__])
-
-
 MAKES_VARIABLES, REFUSES = (state_beside, later_model), (python_number, numpy_ufunc)
-TRACED = [code for code in CAUSES if code not in (*MAKES_VARIABLES, *REFUSES)]
 
 
-@pytest.mark.parametrize("code", TRACED, ids=lambda code: code.__name__)
-def test_the_cause_inside_of_a_function(code: Code, lines: Callable[..., str]) -> None:
-    assert without_bounds(str(explain(tf.function(code)))) == lines(code, TEXTS[code.__name__])
+@pytest.mark.parametrize("code", CAUSES, ids=lambda code: code.__name__)
+def test_the_first_answer_is_the_cause(code: Code, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
+    cause, lost = CAUSES[code]
+    text = lines(code, TEXTS[code.__name__])
+    with subtests.test("in eager code"):
+        result = explain(code)
+        assert last(result) == (cause, None if lost is None else pytest.approx(lost, rel=1e-6))
+        assert without_bounds(str(result)) == text
+    if code not in (*MAKES_VARIABLES, *REFUSES):
+        with subtests.test("inside of a tf.function"):
+            assert without_bounds(str(explain(tf.function(code)))) == text
 
 
 def test_a_function_below_the_tape_hides_nothing() -> None:

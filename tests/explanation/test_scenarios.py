@@ -430,12 +430,6 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE.parents[2])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_what_the_person_sees(name: str, lines: Callable[..., str]) -> None:
-    program = PROGRAMS[name]
-    assert str(explain(program())) == lines(program, TEXTS[name])
-
-
 REFUSED = """
   the code with its tf.function traced: NotImplementedError, raises
       NotImplementedError: Cannot #"""
@@ -447,13 +441,16 @@ TRACED = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_the_person_sees_inside_of_a_function(name: str, lines: Callable[..., str]) -> None:
+def test_what_the_person_sees(name: str, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
     program = PROGRAMS[name]
-    text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
     wanted = lines(program, TEXTS[name])
-    eager, traced = TRACED.get(name, ("", ""))
-    assert eager in wanted
-    assert text == (wanted.replace(eager, traced) if eager else wanted + traced)
+    with subtests.test("in eager code"):
+        assert str(explain(program())) == wanted
+    with subtests.test("inside of a tf.function"):
+        text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
+        eager, traced = TRACED.get(name, ("", ""))
+        assert eager in wanted
+        assert text == (wanted.replace(eager, traced) if eager else wanted + traced)
 
 
 def lost(result: Result) -> list[tuple[str, Cause, float | None]]:

@@ -30,6 +30,7 @@ from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.registry import REGISTERED, forget
 from gradcheck.result import Kind, Verdict
+from tests import slices
 
 DRAWN = settings(derandomize=True, database=None, deadline=None, max_examples=500)
 
@@ -43,13 +44,18 @@ def _own_process() -> Iterator[None]:
     forget(list(REGISTERED))
 
 
-def hunted(name: str, order: int, mode: Mode = PLAIN) -> list[GraphFinding]:
+MANY = 4 * operation_tests.TIMES
+FEW = MANY if slices.whole else 2
+"""So many times a profile's examples: the test command draws few of an operation that is right."""
+
+
+def hunted(name: str, order: int, mode: Mode = PLAIN, *, times: int = MANY) -> list[GraphFinding]:
     """What a project's own test of an operation finds wrong with it; what is TensorFlow's is for other tests.
 
     Of four times as many examples: whether so few as a project's test has reach a part of the numbers is chance.
     """
     accept(REGISTERED[name])
-    profile = profiles.made("ci", InMemoryExampleDatabase(), 4 * operation_tests.TIMES)
+    profile = profiles.made("ci", InMemoryExampleDatabase(), times)
     made = operation_tests.tests([name], [], lambda _: profile)
     given: dict[str, Any] = {"gradcheck_coverage": Coverage(), "operation": name, "order": order}
     failures: tuple[Exception, ...] = ()
@@ -93,11 +99,12 @@ def wrong_above_two(x: Any) -> Any:
     return tf.where(x > 2, 2 * one(x), one(x))
 
 
+@pytest.mark.sliced
 def test_what_is_right_passes_at_both_orders_and_in_a_mode() -> None:
     gradcheck.operation(name="own_cube", domain=(-9, 9))(scaled(one))
     for order in (1, 2):
-        assert hunted("own_cube", order) == []
-        assert hunted("own_cube", order, Mode("reverse", FUNCTION)) == []
+        assert hunted("own_cube", order, times=FEW) == []
+        assert hunted("own_cube", order, Mode("reverse", FUNCTION), times=FEW) == []
 
 
 @pytest.mark.parametrize(
@@ -154,6 +161,7 @@ def test_the_script_of_a_finding_takes_the_function_from_where_it_is_registered(
     compile(found.script, "script", "exec")
 
 
+@pytest.mark.sliced
 def test_a_kink_that_is_declared_excuses_the_kink_alone() -> None:
     """The gradient at a kink is between the slopes; where it is not, or elsewhere, it is wrong."""
 
@@ -166,7 +174,7 @@ def test_a_kink_that_is_declared_excuses_the_kink_alone() -> None:
         return ramp
 
     gradcheck.operation(name="own_ramp", domain=(-9, 9), kinks=1.0)(clipped(0.5))
-    assert hunted("own_ramp", 1) == []
+    assert hunted("own_ramp", 1, times=FEW) == []
     gradcheck.operation(name="own_steep_ramp", domain=(-9, 9), kinks=1.0)(clipped(3.0))
     result = trial.run(Graph((literal([2.0, 1.0]),), (Node.of("own_steep_ramp", 0),)), (1,)).result
     assert [one.kind for one in result.findings] == [Kind.SUBDIFFERENTIAL]
@@ -227,6 +235,7 @@ TURN: dict[str, Any] = {"dtype": {"z": "complex128"}, "domain": {"angle": (-9, 9
 TO_PLANE: dict[str, Any] = {"result": "complex128", "domain": (-9, 9)}
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize(
     ("name", "function", "declared"),
     [
@@ -241,8 +250,8 @@ def test_right_complex_functions_pass_at_both_orders_and_in_a_mode(
 ) -> None:
     gradcheck.operation(name=name, **declared)(function)
     for order in (1, 2):
-        assert hunted(name, order) == []
-    assert hunted(name, 1, Mode("reverse", FUNCTION)) == []
+        assert hunted(name, order, times=FEW) == []
+    assert hunted(name, 1, Mode("reverse", FUNCTION), times=FEW) == []
 
 
 @pytest.mark.parametrize(
