@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from gradcheck.defects.records import Defect
@@ -12,7 +13,7 @@ def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequen
 
     def chosen(defects: Sequence[Defect]) -> list[Defect]:
         of = {one.name: {*traits(one)} for one in defects}
-        small_first = sorted(defects, key=lambda one: (len(one.graph.nodes), one.name))
+        small_first = sorted(defects, key=lambda one: (len(one.graph.nodes), _elements(one), one.name))
         left, found = set().union(*of.values()), []
         while left:
             best = max(small_first, key=lambda one: len(of[one.name] & left))  # the first of the best
@@ -21,3 +22,7 @@ def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequen
         return found
 
     return chosen
+
+
+def _elements(defect: Defect) -> int:
+    return sum(math.prod(given.shape) for given in defect.graph.inputs)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.defects import known
+from gradcheck.defects.conditions import SPECIAL
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.commands.known_add import CLOSE
 from gradcheck.hunt.graph import Graph, Node, literal
@@ -398,12 +399,13 @@ def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
 def traits(defect: Defect) -> set[tuple[str, object]]:
     """What the way from a finding to a record depends on, and what its region is."""
     about, regions = defect.signature, defect.regions
-    special, _, argument = defect.description.partition(" in argument ")
+    text, _, argument = defect.description.partition(" in argument ")
+    special = text if text in SPECIAL.values() else None
     attrs = any(node.attrs for node in defect.graph.nodes if node.op == about.operation)
     return {
         *(("order", about.order), ("kind", about.kind), ("path", about.path), ("mode", about.mode)),
-        *(("special", special if argument else "nothing"), ("argument", argument), ("attributes", attrs)),
-        *(("wide", not attrs and not argument), ("kernels", bool(defect.kernels)), ("given", defect.severity)),
+        *(("special", special), ("argument", special and argument), ("attributes", attrs)),
+        *(("wide", not attrs and not special), ("kernels", bool(defect.kernels)), ("given", defect.severity)),
         ("complex", any(given.dtype.startswith("complex") for given in defect.graph.inputs)),
         ("error", any(region.error for region in regions)),
         ("arriving", any(region.arriving for region in regions)),

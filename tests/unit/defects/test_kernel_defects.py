@@ -71,27 +71,26 @@ def test_a_record_with_a_wrong_kernel_is_not_found(change: Mapping[str, Any]) ->
     assert found is not True
 
 
-@pytest.mark.parametrize(
-    ("kernel", "inputs", "attributes", "order", "expected"),
-    [
-        ("Cumprod", [[0.0, 2.0], 0], FORWARD, 1, ["cumprod-zero-order1"]),
-        ("Cumprod", [[0.0, 2.0], -1], FORWARD, 2, ["cumprod-zero-order2"]),
-        ("Cumprod", [[1.0, 2.0], 0], FORWARD, 1, []),
-        ("Cumprod", [[2.0, 0.0], 0], {"exclusive": True, "reverse": False}, 1, []),
-        ("Cumprod", [[[0.0], [2.0]], 0], FORWARD, 1, ["cumprod-zero-order1"]),
-        ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 2, ["reduce_prod-zero-order2"]),
-        ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 1, []),
-        ("Svd", [1e-4 * np.eye(2)], {"compute_uv": True, "full_matrices": False}, 1, ["singular_vectors-small-order1"]),
-        ("Svd", [1e-4 * np.eye(2)], {"compute_uv": False, "full_matrices": False}, 1, []),
-        ("Xlogy", [[0.0], [2.0]], {}, 1, ["xlogy-zero-order1"]),
-        ("Xlogy", [None, [2.0]], {}, 1, []),
-        ("NoSuchKernel", [[0.0]], {}, 1, []),
-    ],
-)
-def test_what_bites_where(
-    kernel: str, inputs: list[Any], attributes: dict[str, Any], order: int, expected: list[str]
-) -> None:
-    assert [one.name for one in defects_at(kernel, inputs, attributes, order)] == expected
+CALLS: list[tuple[str, list[Any], dict[str, Any], int, list[str]]] = [
+    ("Cumprod", [[0.0, 2.0], 0], FORWARD, 1, ["cumprod-zero-order1"]),
+    ("Cumprod", [[0.0, 2.0], -1], FORWARD, 2, ["cumprod-zero-order2"]),
+    ("Cumprod", [[1.0, 2.0], 0], FORWARD, 1, []),
+    ("Cumprod", [[2.0, 0.0], 0], {"exclusive": True, "reverse": False}, 1, []),
+    ("Cumprod", [[[0.0], [2.0]], 0], FORWARD, 1, ["cumprod-zero-order1"]),
+    ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 2, ["reduce_prod-zero-order2"]),
+    ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 1, []),
+    ("Svd", [1e-4 * np.eye(2)], {"compute_uv": True, "full_matrices": False}, 1, ["singular_vectors-small-order1"]),
+    ("Svd", [1e-4 * np.eye(2)], {"compute_uv": False, "full_matrices": False}, 1, []),
+    ("Xlogy", [[0.0], [2.0]], {}, 1, ["xlogy-zero-order1"]),
+    ("Xlogy", [None, [2.0]], {}, 1, []),
+    ("NoSuchKernel", [[0.0]], {}, 1, []),
+]
+
+
+def test_what_bites_where(subtests: pytest.Subtests) -> None:
+    for kernel, inputs, attributes, order, expected in CALLS:
+        with subtests.test(f"{kernel} of {inputs} with {attributes} at order {order}"):
+            assert [one.name for one in defects_at(kernel, inputs, attributes, order)] == expected
 
 
 def test_a_value_that_is_not_known_leaves_it_open() -> None:

@@ -119,86 +119,87 @@ def forged(*path: Any, value: Any) -> str:
     return json.dumps(forging.forged(DOCUMENT, *path, value=value))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "expected"),
-    [
-        ("", "$:", "JSON"),
-        ("[]", "$:", "an object"),
-        ('{"name": "package", "version": "1.0.0"}', "$:", "all of format"),
-        (
-            forged("format", value="gradcheck graph"),
-            "$.format:",
-            "one of gradcheck known defect, ",
-        ),
-        (forged("version", value=2), "$.version:", "one of 1"),
-        (forged("name", value="../escape"), "$.name:", "a text like"),
-        (forged("title", value=7), "$.title:", "a text"),
-        (forged("signature", "operation", value="no_such_operation"), "$.signature.operation:", "of the catalogue"),
-        (forged("signature", "order", value=True), "$.signature.order:", "one of 1, 2"),
-        (forged("signature", "kind", value="bad"), "$.signature.kind:", "one of missing, modes disagree"),
-        (forged("graph", "nodes", 0, "op", value="eval"), "$.graph.nodes[0].op:", "of the catalogue"),
-        (forged("cotangent", "values", value=[1.0]), "$.cotangent.values:", "3, as shape"),
-        (forged("right", value=[]), "$.right:", "one list for each"),
-        (forged("right", 0, value=[9.0]), "$.right[0]:", "3 numbers"),
-        (forged("right", 0, 0, value="nan"), "$.right[0][0]:", "a finite number"),
-        (forged("given", 0, 0, value="zero"), "$.given[0][0]:", "a finite number, or one of -inf, inf, nan"),
-        (forged("regions", 0, "condition", value="lambda x: True"), "$.regions[0].condition:", "one of always"),
-        (forged("regions", 0, "elements", value="some"), "$.regions[0].elements:", "one of all"),
-        (forged("regions", 0, "argument", value=1), "$.regions[0].argument:", "from 0 to 0"),
-        (forged("regions", 0, "minus", value=1), "$.regions[0].minus, plus, pixels or where:", "from 0 to 0"),
-        (
-            forged("regions", 0, "attrs", value={"exclusiv": True}),
-            "'exclusiv'",
-            "an attribute of cumprod: exclusive, reverse",
-        ),
-        (forged("regions", 0, "along", value="axsi"), "'axsi'", "an attribute of cumprod: exclusive, reverse"),
-        (forged("regions", 0, "segments", value="ids"), "'ids'", "an attribute of cumprod"),
-        (forged("regions", 0, "indices", value=["ids"]), "'ids'", "an attribute of cumprod"),
-        (
-            forged("regions", 0, value={**DOCUMENT["regions"][0], "along": [-2, -1], "windows": [2]}),
-            "$.regions[0].windows:",
-            "as many sizes as along has axes, 2",
-        ),
-        (
-            forged("regions", 0, value={**DOCUMENT["regions"][0], "along": None, "windows": [2]}),
-            "$.regions[0].windows:",
-            "as many sizes as along has axes, 0",
-        ),
-        (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "one of 1, 2"),
-        (forged("regions", 0, "along", value=True), "$.regions[0].along:", "an integer or a text or a list or null"),
-        (forged("regions", 0, "along", value=[-1, "axis"]), "$.regions[0].along[1]:", "an integer"),
-        (forged("regions", 0, "segments", value=3), "$.regions[0].segments:", "a text"),
-        (forged("regions", 0, "indices", value=[0]), "$.regions[0].indices[0]:", "a text"),
-        (forged("regions", 0, "op", value="?"), "$.regions[0].op:", "of the catalogue"),
-        (
-            forged("regions", 0, value={**DOCUMENT["regions"][1], "op": "complex_cumprod"}),
-            "$.regions[0].op: 'complex_cumprod'",
-            "no region but that of 'cumprod', which holds for its complex form",
-        ),
-        (
-            forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
-            "$.regions[0]: every operation, always",
-            "a condition, attrs, ranks, producers, neighbours or error",
-        ),
-        (forged("class", value="bug"), "$.class:", "one of convention, defect"),
-        (forged("group", value="Two words"), "$.group:", "a text like"),
-        (forged("releases", value={"from": "2.18"}), "$.releases:", "all of from, until"),
-        (forged("releases", "from", value="latest"), "$.releases.from:", "a text like"),
-        (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
-    ],
-)
+BROKEN = [
+    ("", "$:", "JSON"),
+    ("[]", "$:", "an object"),
+    ('{"name": "package", "version": "1.0.0"}', "$:", "all of format"),
+    (
+        forged("format", value="gradcheck graph"),
+        "$.format:",
+        "one of gradcheck known defect, ",
+    ),
+    (forged("version", value=2), "$.version:", "one of 1"),
+    (forged("name", value="../escape"), "$.name:", "a text like"),
+    (forged("title", value=7), "$.title:", "a text"),
+    (forged("signature", "operation", value="no_such_operation"), "$.signature.operation:", "of the catalogue"),
+    (forged("signature", "order", value=True), "$.signature.order:", "one of 1, 2"),
+    (forged("signature", "kind", value="bad"), "$.signature.kind:", "one of missing, modes disagree"),
+    (forged("graph", "nodes", 0, "op", value="eval"), "$.graph.nodes[0].op:", "of the catalogue"),
+    (forged("cotangent", "values", value=[1.0]), "$.cotangent.values:", "3, as shape"),
+    (forged("right", value=[]), "$.right:", "one list for each"),
+    (forged("right", 0, value=[9.0]), "$.right[0]:", "3 numbers"),
+    (forged("right", 0, 0, value="nan"), "$.right[0][0]:", "a finite number"),
+    (forged("given", 0, 0, value="zero"), "$.given[0][0]:", "a finite number, or one of -inf, inf, nan"),
+    (forged("regions", 0, "condition", value="lambda x: True"), "$.regions[0].condition:", "one of always"),
+    (forged("regions", 0, "elements", value="some"), "$.regions[0].elements:", "one of all"),
+    (forged("regions", 0, "argument", value=1), "$.regions[0].argument:", "from 0 to 0"),
+    (forged("regions", 0, "minus", value=1), "$.regions[0].minus, plus, pixels or where:", "from 0 to 0"),
+    (
+        forged("regions", 0, "attrs", value={"exclusiv": True}),
+        "'exclusiv'",
+        "an attribute of cumprod: exclusive, reverse",
+    ),
+    (forged("regions", 0, "along", value="axsi"), "'axsi'", "an attribute of cumprod: exclusive, reverse"),
+    (forged("regions", 0, "segments", value="ids"), "'ids'", "an attribute of cumprod"),
+    (forged("regions", 0, "indices", value=["ids"]), "'ids'", "an attribute of cumprod"),
+    (
+        forged("regions", 0, value={**DOCUMENT["regions"][0], "along": [-2, -1], "windows": [2]}),
+        "$.regions[0].windows:",
+        "as many sizes as along has axes, 2",
+    ),
+    (
+        forged("regions", 0, value={**DOCUMENT["regions"][0], "along": None, "windows": [2]}),
+        "$.regions[0].windows:",
+        "as many sizes as along has axes, 0",
+    ),
+    (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "one of 1, 2"),
+    (forged("regions", 0, "along", value=True), "$.regions[0].along:", "an integer or a text or a list or null"),
+    (forged("regions", 0, "along", value=[-1, "axis"]), "$.regions[0].along[1]:", "an integer"),
+    (forged("regions", 0, "segments", value=3), "$.regions[0].segments:", "a text"),
+    (forged("regions", 0, "indices", value=[0]), "$.regions[0].indices[0]:", "a text"),
+    (forged("regions", 0, "op", value="?"), "$.regions[0].op:", "of the catalogue"),
+    (
+        forged("regions", 0, value={**DOCUMENT["regions"][1], "op": "complex_cumprod"}),
+        "$.regions[0].op: 'complex_cumprod'",
+        "no region but that of 'cumprod', which holds for its complex form",
+    ),
+    (
+        forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
+        "$.regions[0]: every operation, always",
+        "a condition, attrs, ranks, producers, neighbours or error",
+    ),
+    (forged("class", value="bug"), "$.class:", "one of convention, defect"),
+    (forged("group", value="Two words"), "$.group:", "a text like"),
+    (forged("releases", value={"from": "2.18"}), "$.releases:", "all of from, until"),
+    (forged("releases", "from", value="latest"), "$.releases.from:", "a text like"),
+    (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
+]
+
+
 def test_a_broken_or_foreign_file_is_named_with_the_place_and_the_fix(
-    tmp_path: Path, text: str, place: str, expected: str
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     path = tmp_path / "broken.json"
-    path.write_text(text)
-    with pytest.raises(KnownDefectError) as caught:
-        known_graphs.load(tmp_path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: not a known defect of this format: ")
-    assert place in message
-    assert expected in message
-    assert "Correct the file or take it out" in message
+    for text, place, expected in BROKEN:
+        path.write_text(text)
+        with subtests.test(f"{place} {expected}"):
+            with pytest.raises(KnownDefectError) as caught:
+                known_graphs.load(tmp_path)
+            message = str(caught.value)
+            assert message.startswith(f"{path}: not a known defect of this format: ")
+            assert place in message
+            assert expected in message
+            assert "Correct the file or take it out" in message
 
 
 def test_a_file_is_called_as_its_record(tmp_path: Path) -> None:
@@ -256,42 +257,44 @@ def test_releases(cumprod: Defect, since: str, until: str | None, release: str, 
     assert structs.replace(cumprod, releases=Releases(since, until)).covers(release) is covered
 
 
-@pytest.mark.parametrize(
-    ("op", "attrs", "argument", "order", "excluded"),
-    [
-        ("cumprod", FORWARD, [0.0, 2.0], 1, True),
-        ("cumprod", FORWARD, [-0.0, 2.0], 1, True),
-        ("cumprod", FORWARD, [1.0, 2.0], 1, False),
-        ("cumprod", FORWARD, [[1.0, 2.0], [3.0, 0.0]], 1, True),
-        ("cumprod", FORWARD, [1e-300, 2.0], 1, False),
-        ("cumprod", {**FORWARD, "exclusive": True}, [2.0, 0.0], 1, False),
-        ("cumprod", {**FORWARD, "exclusive": True}, [0.0, 2.0], 1, True),
-        ("cumprod", {"exclusive": True, "reverse": True}, [0.0, 2.0], 1, False),
-        ("cumprod", FORWARD, [0.0], 2, True),
-        ("cumprod", FORWARD, [1.0], 2, False),
-        ("reduce_sum", {}, [0.0, 2.0], 1, False),
-        ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 1, False),
-        ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 2, True),
-        ("reduce_prod", {"axis": -1}, [0.0, 0.0, 0.0], 2, False),
-        ("reduce_prod", {"axis": -1}, [[0.0], [2.0]], 2, False),
-        ("reduce_prod", {"axis": -2}, [[0.0], [2.0]], 2, True),
-        ("segment_prod", {"ids": (0, 0, 1)}, [0.0, 0.0, 2.0], 2, True),
-        ("segment_prod", {"ids": (0, 1, 1)}, [0.0, 0.0, 2.0], 2, False),
-        ("segment_prod", {"ids": (0, 0)}, [[0.0, 1.0], [0.0, 0.0]], 2, True),
-        ("segment_prod", {"ids": (0, 0)}, [[0.0, 1.0], [2.0, 0.0]], 2, False),
-        ("dynamic_stitch", {"first": (0, 1), "second": (1, 2)}, [1.0, 1.0], 1, True),
-        ("dynamic_stitch", {"first": (0, 1), "second": (2, 3)}, [1.0, 1.0], 1, False),
-        ("determinant", {}, [[1.0, 2.0], [2.0, 4.0]], 1, True),
-        ("determinant", {}, [[1.0, 2.0], [2.0, 5.0]], 1, False),
-        ("determinant", {}, [[[1.0, 2.0], [2.0, 5.0]], [[0.0, 0.0], [0.0, 0.0]]], 1, True),
-        ("reduce_euclidean_norm", {"axis": -1}, [[0.0, 1.0], [0.0, 0.0]], 1, True),
-        ("reduce_euclidean_norm", {"axis": -2}, [[0.0, 1.0], [0.0, 0.0]], 1, True),
-        ("reduce_euclidean_norm", {"axis": -1}, [[0.0, 1.0], [1.0, 0.0]], 1, False),
-    ],
-)
-def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order: int, excluded: bool) -> None:
-    found = excludes(op, attrs, [np.array(argument)], order, defects=load(COMMITTED))
-    assert (found is not None) is excluded
+PLACES: list[tuple[str, dict[str, Any], Any, int, bool]] = [
+    ("cumprod", FORWARD, [0.0, 2.0], 1, True),
+    ("cumprod", FORWARD, [-0.0, 2.0], 1, True),
+    ("cumprod", FORWARD, [1.0, 2.0], 1, False),
+    ("cumprod", FORWARD, [[1.0, 2.0], [3.0, 0.0]], 1, True),
+    ("cumprod", FORWARD, [1e-300, 2.0], 1, False),
+    ("cumprod", {**FORWARD, "exclusive": True}, [2.0, 0.0], 1, False),
+    ("cumprod", {**FORWARD, "exclusive": True}, [0.0, 2.0], 1, True),
+    ("cumprod", {"exclusive": True, "reverse": True}, [0.0, 2.0], 1, False),
+    ("cumprod", FORWARD, [0.0], 2, True),
+    ("cumprod", FORWARD, [1.0], 2, False),
+    ("reduce_sum", {}, [0.0, 2.0], 1, False),
+    ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 1, False),
+    ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 2, True),
+    ("reduce_prod", {"axis": -1}, [0.0, 0.0, 0.0], 2, False),
+    ("reduce_prod", {"axis": -1}, [[0.0], [2.0]], 2, False),
+    ("reduce_prod", {"axis": -2}, [[0.0], [2.0]], 2, True),
+    ("segment_prod", {"ids": (0, 0, 1)}, [0.0, 0.0, 2.0], 2, True),
+    ("segment_prod", {"ids": (0, 1, 1)}, [0.0, 0.0, 2.0], 2, False),
+    ("segment_prod", {"ids": (0, 0)}, [[0.0, 1.0], [0.0, 0.0]], 2, True),
+    ("segment_prod", {"ids": (0, 0)}, [[0.0, 1.0], [2.0, 0.0]], 2, False),
+    ("dynamic_stitch", {"first": (0, 1), "second": (1, 2)}, [1.0, 1.0], 1, True),
+    ("dynamic_stitch", {"first": (0, 1), "second": (2, 3)}, [1.0, 1.0], 1, False),
+    ("determinant", {}, [[1.0, 2.0], [2.0, 4.0]], 1, True),
+    ("determinant", {}, [[1.0, 2.0], [2.0, 5.0]], 1, False),
+    ("determinant", {}, [[[1.0, 2.0], [2.0, 5.0]], [[0.0, 0.0], [0.0, 0.0]]], 1, True),
+    ("reduce_euclidean_norm", {"axis": -1}, [[0.0, 1.0], [0.0, 0.0]], 1, True),
+    ("reduce_euclidean_norm", {"axis": -2}, [[0.0, 1.0], [0.0, 0.0]], 1, True),
+    ("reduce_euclidean_norm", {"axis": -1}, [[0.0, 1.0], [1.0, 0.0]], 1, False),
+]
+
+
+def test_regions_are_narrow(subtests: pytest.Subtests) -> None:
+    defects = load(COMMITTED)
+    for op, attrs, argument, order, excluded in PLACES:
+        with subtests.test(f"{op} with {attrs} of {argument} at order {order}"):
+            found = excludes(op, attrs, [np.array(argument)], order, defects=defects)
+            assert (found is not None) is excluded
 
 
 def test_a_region_may_ask_for_what_stands_right_before_or_comes_from_behind() -> None:
@@ -404,11 +407,12 @@ def conditions(beginning: str) -> list[tuple[str, Any, Any]]:
     return [(name, *([ast.literal_eval(group) for group in groups] + [None])[:2]) for name, *groups in rows]
 
 
-@pytest.mark.parametrize(("condition", "inside", "outside"), [*conditions(ABOUT_GROUPS), *conditions(ABOUT_MATRICES)])
-def test_the_readme_s_examples_of_every_condition(condition: str, inside: Any, outside: Any) -> None:
-    region = Region("sin", condition, (1,), along=(-2, -1) if condition in MATRIX_CONDITIONS else None)
-    assert region.contains("sin", {}, [np.array(inside)], 1)
-    assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
+def test_the_readme_s_examples_of_every_condition(subtests: pytest.Subtests) -> None:
+    for condition, inside, outside in (*conditions(ABOUT_GROUPS), *conditions(ABOUT_MATRICES)):
+        with subtests.test(condition):
+            region = Region("sin", condition, (1,), along=(-2, -1) if condition in MATRIX_CONDITIONS else None)
+            assert region.contains("sin", {}, [np.array(inside)], 1)
+            assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
 
 
 def test_the_readme_has_all_conditions_and_files_use_them_or_findings_show_them() -> None:

@@ -43,43 +43,42 @@ def forged(*path: Any, value: Any) -> str:
     return json.dumps(forging.forged(DOCUMENT, *path, value=value))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "expected"),
-    [
-        (forged("version", value=2), "$.version:", "one of 1"),
-        (forged("format", value="gradcheck tape program"), "$.format:", "one of gradcheck known defect"),
-        (forged("surplus", value=1), "$:", "only format"),
-        (forged("name", value="../escape"), "$.name:", "a text like"),
-        (forged("title", value=""), "$.title:", "a text"),
-        (forged("program", value=[]), "$.program:", "an object"),
-        (forged("program", "body", 0, "statement", value="eval"), "$.program.body[0].statement:", "one of constant"),
-        (forged("program", "body", 0, "name", value="d"), "$.program.body[1].body[0].body[0].name:", "bound before"),
-        (forged("derivative", value="y"), "$.derivative:", "what a statement `derive` of the program binds"),
-        (forged("derivative", value=["g"]), "$.derivative:", "a text"),
-        (forged("documented", value="none"), "$.documented:", "the name of an exception"),
-        (forged("documented", value=1.0), "$.documented:", "a list"),
-        (forged("documented", value=[0.0, 0.0]), "$.documented:", "'zeros', or numbers not all of which are zero"),
-        (forged("documented", value=[1.0, "nan"]), "$.documented[1]:", "a finite number"),
-        (forged("documented", value="None"), "$.given:", "something else than what is documented"),
-        (forged("given", value=None), "$.given:", "a list"),
-        (forged("source", value=None), "$.source:", "a text"),
-        (forged("releases", value={"from": "2.21"}), "$.releases:", "all of from, until"),
-        (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
-    ],
-)
-def test_a_broken_file_is_named_with_the_place_and_the_fix(
-    tmp_path: Path, text: str, place: str, expected: str
-) -> None:
+BROKEN = [
+    (forged("version", value=2), "$.version:", "one of 1"),
+    (forged("format", value="gradcheck tape program"), "$.format:", "one of gradcheck known defect"),
+    (forged("surplus", value=1), "$:", "only format"),
+    (forged("name", value="../escape"), "$.name:", "a text like"),
+    (forged("title", value=""), "$.title:", "a text"),
+    (forged("program", value=[]), "$.program:", "an object"),
+    (forged("program", "body", 0, "statement", value="eval"), "$.program.body[0].statement:", "one of constant"),
+    (forged("program", "body", 0, "name", value="d"), "$.program.body[1].body[0].body[0].name:", "bound before"),
+    (forged("derivative", value="y"), "$.derivative:", "what a statement `derive` of the program binds"),
+    (forged("derivative", value=["g"]), "$.derivative:", "a text"),
+    (forged("documented", value="none"), "$.documented:", "the name of an exception"),
+    (forged("documented", value=1.0), "$.documented:", "a list"),
+    (forged("documented", value=[0.0, 0.0]), "$.documented:", "'zeros', or numbers not all of which are zero"),
+    (forged("documented", value=[1.0, "nan"]), "$.documented[1]:", "a finite number"),
+    (forged("documented", value="None"), "$.given:", "something else than what is documented"),
+    (forged("given", value=None), "$.given:", "a list"),
+    (forged("source", value=None), "$.source:", "a text"),
+    (forged("releases", value={"from": "2.21"}), "$.releases:", "all of from, until"),
+    (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
+]
+
+
+def test_a_broken_file_is_named_with_the_place_and_the_fix(tmp_path: Path, subtests: pytest.Subtests) -> None:
     shutil.copy(COMMITTED / "cumprod-zero-order1.json", tmp_path)
     path = tmp_path / "tape.json"
-    path.write_text(text)
-    for load in (known.load, known.records):
-        with pytest.raises(known.KnownDefectError) as caught:
-            load(tmp_path, known_graphs.check)
-        message = str(caught.value)
-        assert message.startswith(f"{path}: not a known defect of this format: {place}")
-        assert expected in message
-        assert "Correct the file or take it out" in message
+    for text, place, expected in BROKEN:
+        path.write_text(text)
+        for load in (known.load, known.records):
+            with subtests.test(f"{place} {expected}, by {load.__name__}"):
+                with pytest.raises(known.KnownDefectError) as caught:
+                    load(tmp_path, known_graphs.check)
+                message = str(caught.value)
+                assert message.startswith(f"{path}: not a known defect of this format: {place}")
+                assert expected in message
+                assert "Correct the file or take it out" in message
 
 
 def test_a_defect_with_a_program_that_cannot_be_read_back_is_not_written() -> None:

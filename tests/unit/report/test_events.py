@@ -78,69 +78,71 @@ def test_the_readme_names_every_choice() -> None:
         assert f"`{choice}`" in text
 
 
-@pytest.mark.parametrize(
-    ("number", "name", "value", "complaint"),
-    [
-        (0, "format", "gradcheck graph", "one of gradcheck events"),
-        (0, "version", 2, "one of 1"),
-        (0, "shard", "5/4", '"K/N" with K from 1 to N'),
-        (0, "shard", "1/4; rm -rf /", '"K/N"'),
-        (0, "operations", "sin", "expected a list"),
-        (0, "operations", ["<script>"], "an operation of the catalogue"),
-        (0, "operations", ["../sin"], "an operation of the catalogue"),
-        (0, "budget_minutes", 0, "more than 0"),
-        (0, "budget_minutes", "inf", "a finite number or null"),
-        (0, "environment", None, "expected an object"),
-        (1, "operation", "os.system", "an operation of the catalogue"),
-        (1, "order", 3, "one of 1, 2"),
-        (1, "order", 1.0, "one of 1, 2"),
-        (1, "counts", {"fine": 1}, "one of agree"),
-        (1, "counts", {"agree": -1}, "an integer of at least 0"),
-        (1, "counts", {"agree": 1.5}, "an integer"),
-        (1, "counts", [["agree", 1]], "expected an object"),
-        (1, "attempts", -1, "at least 0"),
-        (1, "seconds", "nan", "a finite number"),
-        (1, "resolution", "inf", "a finite number"),
-        (2, "report", {"format": "gradcheck report"}, "an object without"),
-        (2, "report", None, "expected an object"),
-        (3, "graph", {"op": "sin"}, "only format, version"),
-        (3, "message", ["x"], "a text"),
-        (4, "operation", "(Random)", "an operation of the catalogue"),
-        (5, "state", "gone", "one of cannot tell, fixed, still wrong"),
-        (5, "release", 2.21, "a text"),
-        (6, "how", "crashed", "one of budget spent, completed"),
-        (6, "examples", True, "an integer"),
-        (6, "seconds", -1.0, "a finite number of at least 0"),
-    ],
-)
-def test_a_forged_line_is_refused(
-    machine: Environment, report: Report, number: int, name: str, value: Any, complaint: str
-) -> None:
-    data = {**json.loads(to_line(examples(machine, report)[number])), name: value}
-    with pytest.raises(ValueError, match=re.escape(complaint)):
-        from_line(json.dumps(data))
+FORGED: list[tuple[int, str, Any, str]] = [
+    (0, "format", "gradcheck graph", "one of gradcheck events"),
+    (0, "version", 2, "one of 1"),
+    (0, "shard", "5/4", '"K/N" with K from 1 to N'),
+    (0, "shard", "1/4; rm -rf /", '"K/N"'),
+    (0, "operations", "sin", "expected a list"),
+    (0, "operations", ["<script>"], "an operation of the catalogue"),
+    (0, "operations", ["../sin"], "an operation of the catalogue"),
+    (0, "budget_minutes", 0, "more than 0"),
+    (0, "budget_minutes", "inf", "a finite number or null"),
+    (0, "environment", None, "expected an object"),
+    (1, "operation", "os.system", "an operation of the catalogue"),
+    (1, "order", 3, "one of 1, 2"),
+    (1, "order", 1.0, "one of 1, 2"),
+    (1, "counts", {"fine": 1}, "one of agree"),
+    (1, "counts", {"agree": -1}, "an integer of at least 0"),
+    (1, "counts", {"agree": 1.5}, "an integer"),
+    (1, "counts", [["agree", 1]], "expected an object"),
+    (1, "attempts", -1, "at least 0"),
+    (1, "seconds", "nan", "a finite number"),
+    (1, "resolution", "inf", "a finite number"),
+    (2, "report", {"format": "gradcheck report"}, "an object without"),
+    (2, "report", None, "expected an object"),
+    (3, "graph", {"op": "sin"}, "only format, version"),
+    (3, "message", ["x"], "a text"),
+    (4, "operation", "(Random)", "an operation of the catalogue"),
+    (5, "state", "gone", "one of cannot tell, fixed, still wrong"),
+    (5, "release", 2.21, "a text"),
+    (6, "how", "crashed", "one of budget spent, completed"),
+    (6, "examples", True, "an integer"),
+    (6, "seconds", -1.0, "a finite number of at least 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ('{"event": "applause"}', "$.event: 'applause' was given; expected one of started, operation, finding"),
-        ('{"event": ["known"]}', "$.event"),
-        ('{"name": "known"}', "an object without 'event'"),
-        ("[]", "expected an object"),
-        ("", "not JSON"),
-        ('{"event": "known", "name": "a", "state": "still wrong", "release": "2.21", "x": 1}', "the name 'x'"),
-        ('{"event": "known", "state": "still wrong", "release": "2.21"}', "without 'name'"),
-        ('{"event": "finished", "how": "completed", "examples": 1, "seconds": NaN}', "finite numbers only"),
-        ('{"event": "known", "event": "known"}', "each name once"),
-        ("[" * 100_000, "deep nesting"),
-        (" " * 1_000_001, "a line of 1000001 characters"),
-        ("\x80\x04\x95", "not JSON"),
-    ],
-)
-def test_what_is_no_event_is_refused(line: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(complaint)):
-        from_line(line)
+def test_a_forged_line_is_refused(machine: Environment, report: Report, subtests: pytest.Subtests) -> None:
+    lines = [to_line(event) for event in examples(machine, report)]
+    for number, name, value, complaint in FORGED:
+        forged = json.dumps({**json.loads(lines[number]), name: value})
+        with (
+            subtests.test(f"{name} of event {number}: {complaint}"),
+            pytest.raises(ValueError, match=re.escape(complaint)),
+        ):
+            from_line(forged)
+
+
+NO_EVENTS = [
+    ('{"event": "applause"}', "$.event: 'applause' was given; expected one of started, operation, finding"),
+    ('{"event": ["known"]}', "$.event"),
+    ('{"name": "known"}', "an object without 'event'"),
+    ("[]", "expected an object"),
+    ("", "not JSON"),
+    ('{"event": "known", "name": "a", "state": "still wrong", "release": "2.21", "x": 1}', "the name 'x'"),
+    ('{"event": "known", "state": "still wrong", "release": "2.21"}', "without 'name'"),
+    ('{"event": "finished", "how": "completed", "examples": 1, "seconds": NaN}', "finite numbers only"),
+    ('{"event": "known", "event": "known"}', "each name once"),
+    ("[" * 100_000, "deep nesting"),
+    (" " * 1_000_001, "a line of 1000001 characters"),
+    ("\x80\x04\x95", "not JSON"),
+]
+
+
+def test_what_is_no_event_is_refused(subtests: pytest.Subtests) -> None:
+    for line, complaint in NO_EVENTS:
+        with subtests.test(complaint), pytest.raises(ValueError, match=re.escape(complaint)):
+            from_line(line)
 
 
 def test_what_could_not_be_read_is_not_written() -> None:

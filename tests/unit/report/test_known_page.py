@@ -49,8 +49,8 @@ def test_all_committed_records_make_a_page() -> None:
 
 
 def test_the_worst_and_most_common_come_first() -> None:
-    entries = [one for group in page.by_cause(map(page.entry, known.records(COMMITTED))) for one in group]
-    heads = [group[0].rank for group in page.by_cause(map(page.entry, known.records(COMMITTED)))]
+    groups = page.by_cause(map(page.entry, known.records(COMMITTED)))
+    entries, heads = [one for group in groups for one in group], [group[0].rank for group in groups]
     assert heads == sorted(heads)
     assert entries[0].record.category == DEFECT
     assert str(entries[0].record.severity) == "silently wrong"

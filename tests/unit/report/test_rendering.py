@@ -57,11 +57,12 @@ def test_markup_is_not_escaped_twice() -> None:
     assert escape(code("a|b")) == "`a\\|b`"
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_no_template_marks_a_text_as_safe_or_leaves_an_attribute_unquoted(template: Path) -> None:
-    text = template.read_text(encoding="utf-8")
-    assert not re.search(r"\|\s*safe\b|autoescape|Markup", text)
-    assert not re.search(r"=\{\{", text)
+def test_no_template_marks_a_text_as_safe_or_leaves_an_attribute_unquoted(subtests: pytest.Subtests) -> None:
+    for template in TEMPLATES:
+        with subtests.test(template.name):
+            text = template.read_text(encoding="utf-8")
+            assert not re.search(r"\|\s*safe\b|autoescape|Markup", text)
+            assert not re.search(r"=\{\{", text)
 
 
 def test_a_name_that_a_template_is_not_given_is_an_error() -> None:
