@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Kind, check
+from gradcheck import Kind
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.opening import open_function
+from tests.verdicts import check
 
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 

@@ -16,6 +16,7 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.given import GivenGradient
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.sources import Source, parse_arguments
+from tests.verdicts import check
 
 Array = np.ndarray[Any, Any]
 
@@ -114,13 +115,13 @@ RIGHT: dict[str, tuple[Callable[..., Any], Constrained]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_functions_agree(name: str) -> None:
     f, given = RIGHT[name]
-    result = gradcheck.check(f, given, order=2)
+    result = check(f, given, order=2)
     assert result.verdict == "agree", str(result)
     assert max(order.relative_resolution for order in result.orders.values()) < 1e-3
 
 
 def test_entry_by_entry_cholesky_which_reads_one_triangle_disagrees() -> None:
-    (finding,) = gradcheck.check(tf.linalg.cholesky, DEFINITE).findings
+    (finding,) = check(tf.linalg.cholesky, DEFINITE).findings
     row, column = finding.index or (0, 0)
     assert (row < column, finding.difference) == (True, 0.0)
 
@@ -160,7 +161,7 @@ def test_the_function_is_never_asked_outside_of_the_set(name: str) -> None:
         asked.append(x.numpy())
         return tf.reduce_sum(tf.math.real(x * tf.math.conj(x)), axis=[])
 
-    gradcheck.check(f, given, order=2)
+    check(f, given, order=2)
     assert len(asked) > 100
     for value in asked:
         assert given.constraint.violation("x", value) is None
@@ -207,8 +208,8 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_error_is_found_and_named(name: str) -> None:
     given, error, element = PLANTED[name]
-    assert gradcheck.check(total, given).verdict == "agree"
-    (finding,) = gradcheck.check(off_by(total, error), given).findings
+    assert check(total, given).verdict == "agree"
+    (finding,) = check(off_by(total, error), given).findings
     assert (finding.kind, finding.element) == (gradcheck.Kind.WRONG_VALUE, element)
 
 
@@ -225,8 +226,8 @@ INVISIBLE = {
 @pytest.mark.parametrize("name", INVISIBLE)
 def test_what_no_move_in_the_set_can_show_does_not_count(name: str) -> None:
     given, error = INVISIBLE[name]
-    assert gradcheck.check(off_by(total, error), given).verdict == "agree"
-    assert gradcheck.check(off_by(total, error), given.value).verdict == "mismatch"
+    assert check(off_by(total, error), given).verdict == "agree"
+    assert check(off_by(total, error), given.value).verdict == "mismatch"
 
 
 def test_a_cholesky_gradient_that_does_not_halve_its_diagonal() -> None:
@@ -265,7 +266,7 @@ def test_variables_stay_in_their_sets_and_as_they_were() -> None:
     gradcheck.assert_close(lambda: tf.linalg.logdet(v) * kl(w), variables=named, order=2)
     np.testing.assert_array_equal(v.numpy(), DEFINITE)
     np.testing.assert_array_equal(w.numpy(), P)
-    assert gradcheck.check(lambda: tf.linalg.cholesky(v), variables=v).verdict == "mismatch"
+    assert check(lambda: tf.linalg.cholesky(v), variables=v).verdict == "mismatch"
 
 
 def test_structured_inputs_stand_in_structures_beside_others() -> None:
@@ -273,8 +274,8 @@ def test_structured_inputs_stand_in_structures_beside_others() -> None:
         return scale * tf.linalg.logdet(inputs["a"]) + tf.reduce_sum(inputs["b"][0] ** 2)
 
     given = ({"a": positive_definite(DEFINITE), "b": [np.ones(2)]}, 3.0)
-    assert gradcheck.check(f, *given, order=2).verdict == "agree"
-    finding = gradcheck.check(f, *given, gradient=({"a": np.zeros((3, 3)), "b": [2 * np.ones(2)]}, None)).findings[0]
+    assert check(f, *given, order=2).verdict == "agree"
+    finding = check(f, *given, gradient=({"a": np.zeros((3, 3)), "b": [2 * np.ones(2)]}, None)).findings[0]
     assert finding.input in ("inputs['a']", "scale")
 
 
@@ -307,17 +308,17 @@ OUTSIDE = {
 @pytest.mark.parametrize("message", OUTSIDE, ids=range(len(OUTSIDE)))
 def test_values_outside_of_the_set_are_refused(message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
-        gradcheck.check(tf.identity, OUTSIDE[message])
+        check(tf.identity, OUTSIDE[message])
     assert str(caught.value).replace("input[", "x[").replace("input", "x") == message
 
 
 def test_other_refusals() -> None:
     with pytest.raises(TypeError, match="holds int32; a constrained input has to be floating or complex"):
-        gradcheck.check(lambda x: x, symmetric([[1, 2], [2, 1]]))
+        check(lambda x: x, symmetric([[1, 2], [2, 1]]))
     with pytest.raises(TypeError, match="holds None; a constrained input"):
-        gradcheck.check(lambda x: x, simplex(None))
+        check(lambda x: x, simplex(None))
     with pytest.raises(ValueError, match="x holds 1 NaN or Inf"):
-        gradcheck.check(lambda x: x, increasing([1.0, np.nan]))
+        check(lambda x: x, increasing([1.0, np.nan]))
 
 
 def test_rounding_is_no_reason_to_refuse() -> None:
@@ -331,4 +332,4 @@ def test_rounding_is_no_reason_to_refuse() -> None:
 
 @pytest.mark.parametrize("make", [symmetric, positive_definite, lower_triangular])
 def test_empty_matrices_agree_trivially(make: Callable[[Any], Constrained]) -> None:
-    assert gradcheck.check(lambda x: x, make(np.zeros((0, 0)))).verdict == "agree"
+    assert check(lambda x: x, make(np.zeros((0, 0)))).verdict == "agree"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from itertools import product
 from typing import Any
 
 import keras
@@ -12,12 +13,13 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from gradcheck import check
 from gradcheck.autodiff.float64_form import LONGEST, with_float64_form
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.observed_call import observed_call
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.state import observe_operations
+from tests import slices
+from tests.verdicts import check
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 W = np.array([1.14, 0.5, 0.44])
@@ -290,10 +292,12 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("policy", "fault"), [("float32", 1.01), ("mixed_bfloat16", -4.0), ("bfloat16", -4.0)])
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_are_decided(name: str, policy: str, fault: float) -> None:
-    make, shape = LAYERS[name]
+FAULTS = {"float32": 1.01, "mixed_bfloat16": -4.0, "bfloat16": -4.0}
+
+
+@slices.parametrized("policy, name", product(FAULTS, LAYERS), slices.every(3))
+def test_layers_are_decided(policy: str, name: str) -> None:
+    (make, shape), fault = LAYERS[name], FAULTS[policy]
     x = tf.cast(np.random.default_rng(3).normal(size=shape), "bfloat16" if policy == "bfloat16" else "float32")
     if name == "LSTM":  # Keras draws an orthogonal matrix, for which there is no kernel in less than float32
         make = partial(make, recurrent_initializer="glorot_uniform")

@@ -97,12 +97,11 @@ def raising(error: Exception) -> Callable[[Any], Any]:
 
 # tf.vectorized_map does without what tf.custom_gradient says: its converter hands on what the override is tied to.
 @pytest.mark.parametrize("mode", [mode for mode in FIRST if mode.mode != VECTORIZED], ids=str)
-@pytest.mark.parametrize(
-    "error", [ValueError("no gradient"), IndexError("a list of shapes"), KeyError("name")], ids=repr
-)
-def test_a_derivative_that_raises_is_distinguished_from_one_that_cannot_run(mode: Mode, error: Exception) -> None:
-    with pytest.raises(DerivativeRaisedError, match=type(error).__name__):
-        pullbacks(mode, lambda s: [raising(error)(s[0])], [X], [[X]])
+def test_a_derivative_that_raises_is_distinguished_from_one_that_cannot_run(mode: Mode) -> None:
+    for error in (ValueError("no gradient"), IndexError("a list of shapes"), KeyError("name")):
+        faulty = raising(error)
+        with pytest.raises(DerivativeRaisedError, match=type(error).__name__):
+            pullbacks(mode, lambda s, faulty=faulty: [faulty(s[0])], [X], [[X]])  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in FIRST if "tf.function" in mode.mode or mode.mode == XLA], ids=str)

@@ -38,13 +38,13 @@ def entries() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.complex128])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
-def test_every_element_moves_by_a_unit_and_zeros_stay(shape: tuple[int, ...], dtype: tf.DType) -> None:
+def test_every_element_moves_by_a_unit_and_zeros_stay(dtype: tf.DType) -> None:
     unit = 1e-6
-    value = tf.ones(shape, dtype)
-    change = np.abs((perturbed(value, np.random.default_rng(0), unit) - value).numpy())
-    np.testing.assert_allclose(change, np.full(shape, unit), rtol=0.1)
-    assert not np.any(perturbed(0 * value, np.random.default_rng(0)))
+    for shape in ((), (3,), (2, 3), (0,)):
+        value = tf.ones(shape, dtype)
+        change = np.abs((perturbed(value, np.random.default_rng(0), unit) - value).numpy())
+        np.testing.assert_allclose(change, np.full(shape, unit), rtol=0.1)
+        assert not np.any(perturbed(0 * value, np.random.default_rng(0))), shape
 
 
 @pytest.mark.parametrize("value", [tf.constant([1, 2]), tf.constant([True]), tf.constant("a"), None, 3.0])

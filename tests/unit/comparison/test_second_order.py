@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.perturbation import perturbing
@@ -16,6 +16,8 @@ from gradcheck.comparison import second_order
 from gradcheck.comparison.lines import quick_estimate
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import QUICK
+from tests import slices
+from tests.verdicts import check
 
 Array = np.ndarray[Any, Any]
 Entry = tuple[int, int, int, float]
@@ -59,7 +61,7 @@ def wrong_elements(f: Any, x: Array) -> list[tuple[str, int | None]]:
     return [(finding.element, finding.output) for finding in result.findings]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@slices.parametrized("seed", range(12), slices.every(4))
 def test_a_wrong_entry_among_many_is_caught(seed: int) -> None:
     rng, matrix, x = drawn(seed)
     entry = int(rng.integers(7)), int(rng.integers(12)), int(rng.integers(12)), 1e-6
@@ -67,9 +69,8 @@ def test_a_wrong_entry_among_many_is_caught(seed: int) -> None:
     assert wrong_elements(planted(matrix, entry), x) == [(f"x[{entry[2]}]", None)]
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("other", ["input", "output", "both"])
-def test_wrong_entries_that_could_cancel_are_caught(seed: int, other: str) -> None:
+@slices.parametrized("other, seed", product(["input", "output", "both"], range(8)), slices.every(5))
+def test_wrong_entries_that_could_cancel_are_caught(other: str, seed: int) -> None:
     rng, matrix, x = drawn(seed)
     first, second = ((int(place) for place in rng.choice(size, 2, replace=False)) for size in (7, 12))
     (output, output_too), (place, place_too), column = first, second, int(rng.integers(12))
@@ -83,9 +84,10 @@ def test_of_few_outputs_the_wrong_one_is_named() -> None:
     assert wrong_elements(planted(matrix, (1, 2, 5, 1e-3)), x) == [("x[5]", 1)]
 
 
+@pytest.mark.sliced
 def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_order, "WIDE", 100)
-    for seed in range(4):
+    for seed in slices.sliced(range(4), slices.every(4)):
         rng, matrix, x = drawn(seed, inputs=300)
         first, second = (int(place) for place in rng.integers(300, size=2))
         assert check(planted(matrix), x, order=2).verdict == "agree"

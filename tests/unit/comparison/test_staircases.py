@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
+from tests import slices
+from tests.verdicts import check
 
 
 def first_probability(x: Any) -> Any:
@@ -29,14 +30,16 @@ SATURATING: dict[str, tuple[Callable[..., Any], float, float]] = {
 }
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("name", SATURATING)
 def test_second_derivatives_of_saturated_functions_are_not_called_wrong(name: str) -> None:
     f, low, high = SATURATING[name]
-    for x in np.random.default_rng(3).uniform(low, high, 24):
+    for x in slices.sliced(np.random.default_rng(3).uniform(low, high, 24), slices.every(4)):
         result = check(f, x, order=2)
         assert result.verdict != "mismatch", f"at {x}: {result}"
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("factor", [2.0, -1.0])
 def test_a_wrong_second_derivative_there_is_found(factor: float) -> None:
     @tf.custom_gradient
@@ -48,6 +51,6 @@ def test_a_wrong_second_derivative_there_is_found(factor: float) -> None:
     def elu(x: Any) -> Any:
         return tf.math.expm1(x), lambda dy: dy * slope(x)
 
-    points = np.random.default_rng(4).uniform(-33.0, -28.0, 12)
+    points = slices.sliced(np.random.default_rng(4).uniform(-33.0, -28.0, 12), slices.every(3))
     verdicts = [check(elu, x, order=2).orders[2].verdict for x in points]
-    assert sum(verdict == "mismatch" for verdict in verdicts) >= 6
+    assert sum(verdict == "mismatch" for verdict in verdicts) >= len(points) / 2

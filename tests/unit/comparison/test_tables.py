@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
-import pytest
 
 from gradcheck.comparison.tables import EXCLUSION, WORD, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate
@@ -63,14 +63,13 @@ def test_mismatches_are_excused_and_nothing_else() -> None:
     assert found.cause.tolist() == [["", Reason.JUMP], [Kind.MISSING, Reason.STAIRCASE]]
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-@pytest.mark.parametrize("cause", [*Kind, *Reason])
-def test_the_longest_words_fit(verdict: Verdict, cause: Kind | Reason) -> None:
-    one = Comparison.agreeing(*np.zeros((4, 1))).marked(np.ones(1, bool), verdict, cause)
-    assert (one.verdict.tolist(), one.cause.tolist()) == ([verdict], [cause])
-    assert (one.verdict.dtype, one.cause.dtype) == (WORD, WORD)
-    assert one.where(verdict, cause).all()
-    assert not any(one.where(other).any() for other in Verdict if other != verdict)
+def test_the_longest_words_fit() -> None:
+    for verdict, cause in product(Verdict, (*Kind, *Reason)):
+        one = Comparison.agreeing(*np.zeros((4, 1))).marked(np.ones(1, bool), verdict, cause)
+        assert (one.verdict.tolist(), one.cause.tolist()) == ([verdict], [cause])
+        assert (one.verdict.dtype, one.cause.dtype) == (WORD, WORD)
+        assert one.where(verdict, cause).all(), (verdict, cause)
+        assert not any(one.where(other).any() for other in Verdict if other != verdict), (verdict, cause)
 
 
 def test_all_entries_agree_until_they_are_marked() -> None:

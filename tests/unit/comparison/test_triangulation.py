@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
 from gradcheck.result import Verdict
+from tests.verdicts import check
 
 
 def corner(size: float, width: float) -> Any:
