@@ -253,31 +253,31 @@ def test_the_line_is_that_of_the_one_who_wrote_it() -> None:
     assert {line[1] for line in lines if line} == {code.__code__.co_firstlineno + 1}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        (([1.0],), TypeError, "f is of type list, a callable was expected"),
-        ((lambda: tf.constant(1.0),), ValueError, "reads no trainable variable: nothing to explain"),
-        ((lambda a: a * 2, 3), ValueError, r"a float input \(2.0, not 2\)"),
-        (
-            (lambda a: a.numpy(), 3.0),
-            TypeError,
-            "returned float64, no floating tensor",
-        ),
-        ((lambda a: None, 3.0), TypeError, "returned NoneType, no floating tensor"),
-        ((lambda a: a.nothing, 3.0), RuntimeError, "f raised AttributeError: .* it has to run before"),
-        ((lambda a: a, object()), TypeError, "a is of type object, which is no tensor"),
-        (
-            (lambda a: a["k"][0], {"k": [gradcheck.positive_definite(np.eye(2))]}),
-            TypeError,
-            r"a\['k'\]\[0\] has a constraint \(PositiveDefinite\), which explain does not keep; .* use gradcheck.check",
-        ),
-        ((lambda a: a, gradcheck.simplex(f64([0.5, 0.5], "p"))), TypeError, r"a has a constraint \(Simplex\)"),
-    ],
-)
-def test_bad_arguments(arguments: tuple[Any, ...], kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        explain(*arguments)
+BAD_ARGUMENTS: list[tuple[tuple[Any, ...], type[Exception], str]] = [
+    (([1.0],), TypeError, "f is of type list, a callable was expected"),
+    ((lambda: tf.constant(1.0),), ValueError, "reads no trainable variable: nothing to explain"),
+    ((lambda a: a * 2, 3), ValueError, r"a float input \(2.0, not 2\)"),
+    (
+        (lambda a: a.numpy(), 3.0),
+        TypeError,
+        "returned float64, no floating tensor",
+    ),
+    ((lambda a: None, 3.0), TypeError, "returned NoneType, no floating tensor"),
+    ((lambda a: a.nothing, 3.0), RuntimeError, "f raised AttributeError: .* it has to run before"),
+    ((lambda a: a, object()), TypeError, "a is of type object, which is no tensor"),
+    (
+        (lambda a: a["k"][0], {"k": [gradcheck.positive_definite(np.eye(2))]}),
+        TypeError,
+        r"a\['k'\]\[0\] has a constraint \(PositiveDefinite\), which explain does not keep; .* use gradcheck.check",
+    ),
+    ((lambda a: a, gradcheck.simplex(f64([0.5, 0.5], "p"))), TypeError, r"a has a constraint \(Simplex\)"),
+]
+
+
+def test_bad_arguments(subtests: pytest.Subtests) -> None:
+    for arguments, kind, message in BAD_ARGUMENTS:
+        with subtests.test(message), pytest.raises(kind, match=message):
+            explain(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,13 @@ CASES: list[tuple[Callable[[Any], Any], Cause | None, str | None]] = [
 
 
 @pytest.mark.parametrize("resource", [False, True], ids=["reference variable", "resource variable"])
-@pytest.mark.parametrize(("f", "cause", "code"), CASES, ids=lambda part: getattr(part, "__name__", ""))
-def test_a_path_in_a_graph(resource: bool, f: Callable[[Any], Any], cause: Cause | None, code: str | None) -> None:
+def test_a_path_in_a_graph(resource: bool, subtests: pytest.Subtests) -> None:
+    for f, cause, code in CASES:
+        with subtests.test(f.__name__):
+            assert_path_in_a_graph(resource, f, cause, code)
+
+
+def assert_path_in_a_graph(resource: bool, f: Callable[[Any], Any], cause: Cause | None, code: str | None) -> None:
     with tf.Graph().as_default() as graph:
         x = v1.get_variable("x", initializer=1.5, use_resource=resource)
         target = f(x)

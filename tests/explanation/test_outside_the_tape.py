@@ -123,12 +123,13 @@ def diagnosis(code: Code) -> Diagnosis:
     return one.diagnosis
 
 
-@pytest.mark.parametrize("code", OUTSIDE, ids=lambda code: code.__name__)
-def test_the_line_that_is_named_can_be_moved(code: Code) -> None:
-    found = diagnosis(code)
-    assert found.place is not None
-    assert found.place.code.endswith("# to be moved")
-    assert f"move `{found.place.code}`" in found.remedy
+def test_the_line_that_is_named_can_be_moved(subtests: pytest.Subtests) -> None:
+    for code in OUTSIDE:
+        with subtests.test(code.__name__):
+            found = diagnosis(code)
+            assert found.place is not None
+            assert found.place.code.endswith("# to be moved")
+            assert f"move `{found.place.code}`" in found.remedy
 
 
 def test_the_operation_inside_of_what_is_called_is_told(lines: Callable[..., str]) -> None:

@@ -477,21 +477,26 @@ def test_a1_the_step_does_what_it_did_before() -> None:
     assert float(step()) == pytest.approx(1.6)
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("a3", [0.0, 2.0]),
-        ("a4", [None, 2.0]),
-        ("a5", [2.0, 2.0]),
-        ("d6", {"x0": None, "x1": 0.9999546}),
-        ("d7", 18.0),
-        ("d8", ([4.0, 108.0], [2.0, 6.0])),
-        ("d9", (3.75, 7.0)),
-        ("d12", [1.0, None]),
-        ("d17", [0.0, 0.0]),
-    ],
-)
-def test_what_tensorflow_returns(name: str, values: Any) -> None:
+RETURNED: dict[str, Any] = {
+    "a3": [0.0, 2.0],
+    "a4": [None, 2.0],
+    "a5": [2.0, 2.0],
+    "d6": {"x0": None, "x1": 0.9999546},
+    "d7": 18.0,
+    "d8": ([4.0, 108.0], [2.0, 6.0]),
+    "d9": (3.75, 7.0),
+    "d12": [1.0, None],
+    "d17": [0.0, 0.0],
+}
+
+
+def test_what_tensorflow_returns(subtests: pytest.Subtests) -> None:
+    for name, values in RETURNED.items():
+        with subtests.test(name):
+            assert_returned(name, values)
+
+
+def assert_returned(name: str, values: Any) -> None:
     for code in (PROGRAMS[name](), tf.function(PROGRAMS[name]())):
         given = tf.nest.map_structure(lambda part: None if part is None else part.numpy(), code())
         flat = [None if part is None else np.asarray(part).tolist() for part in tf.nest.flatten(given)]
