@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,14 +64,35 @@ def build(source: Path, output: Path, *kinds: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Makes a folder of a name in the first process of the run that needs it; the others wait until it is made."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        with (shared / f"{name}.lock").open("a+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.seek(0)
+            if lock.read() != "made":
+                shutil.rmtree(shared / name, ignore_errors=True)
+                make(shared / name)
+                lock.write("made")
+        return shared / name
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def distributions(once: Callable[[str, Callable[[Path], object]], Path]) -> Distributions:
     """The wheel and the sdist, each built from the same copy of the checkout."""
-    folder = tmp_path_factory.mktemp("distributions")
-    source = copy_sources(folder / "source")
-    build(source, folder / "dist", "--sdist", "--wheel")
+
+    def make(folder: Path) -> None:
+        build(copy_sources(folder / "source"), folder / "dist", "--sdist", "--wheel")
+
+    folder = once("distributions", make)
     (wheel,) = (folder / "dist").glob("*.whl")
     (sdist,) = (folder / "dist").glob("*.tar.gz")
-    return Distributions(source, wheel, sdist)
+    return Distributions(folder / "source", wheel, sdist)
 
 
 @dataclass(frozen=True)
@@ -90,19 +113,31 @@ class Environment:
         succeed(*pip, "--no-build-isolation", *arguments, cwd=self.prefix)
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Environment:
+def environment_in(folder: Path) -> Environment:
     """A virtual environment whose path ends with the site-packages of the interpreter that runs the tests.
 
     A folder on the path gives its packages but none of its .pth files, so that an editable installation of gradcheck in
     the outer environment stays out.
     """
-    prefix = tmp_path / "environment"
+    prefix = folder / "environment"
     venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(prefix)
     inner = Path(sysconfig.get_path("purelib", vars={"base": str(prefix)}))
     outer = [entry for entry in sys.path if entry.rstrip("/\\").endswith(("site-packages", "dist-packages"))]
     (inner / "outer.pth").write_text("\n".join(outer))
     return Environment(prefix)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A virtual environment of the test's own, without gradcheck."""
+    return environment_in(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def installed(distributions: Distributions, once: Callable[[str, Callable[[Path], object]], Path]) -> Environment:
+    """The virtual environment with the wheel, for tests that install nothing else in it."""
+    folder = once("installed", lambda folder: environment_in(folder).install(distributions.wheel))
+    return Environment(folder / "environment")
 
 
 @pytest.fixture

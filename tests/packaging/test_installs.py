@@ -7,7 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 import gradcheck
+from tests import slices
 
 from .conftest import ROOT, Distributions, Environment, copy_sources, run, succeed
 
@@ -24,7 +27,8 @@ seen["package"], seen["strategies"] = gradcheck.__file__, gradcheck.strategies._
 from gradcheck.defects import known
 seen["records"], seen["names"] = str(known.installed()), sorted(one.name for one in known.records())
 seen["light"] = "tensorflow" not in sys.modules
-gradcheck.check
+if "whole" in sys.argv:
+    gradcheck.check
 seen["tensorflow"] = "tensorflow" in sys.modules
 seen["bare name"] = "strategies" in sys.modules
 from importlib import metadata, resources, util
@@ -37,7 +41,6 @@ EXPECTED = {
     "lazy": True,
     "light": True,
     "names": sorted(path.stem for path in (ROOT / "reports/known").glob("*.json")),
-    "tensorflow": True,
     "bare name": False,
     "findable": False,
     "typed": True,
@@ -45,23 +48,27 @@ EXPECTED = {
 }
 
 
-def probe(environment: Environment, elsewhere: Path, package: Path, beside: Path) -> None:
-    """Imports the installed package, which has to come from `package`, and what is mapped into it from `beside`."""
-    seen = json.loads(succeed(environment.python, "-c", PROBE, cwd=elsewhere).splitlines()[-1])
+def probe(environment: Environment, elsewhere: Path, package: Path, beside: Path, *, whole: bool) -> None:
+    """Imports the installed package, which has to come from `package`, and what is mapped into it from `beside`.
+
+    The `whole` of it is with TensorFlow, which takes most of the time.
+    """
+    options = ["whole"] * whole
+    seen = json.loads(succeed(environment.python, "-c", PROBE, *options, cwd=elsewhere).splitlines()[-1])
     assert Path(seen.pop("package")).is_relative_to(package)
     assert Path(seen.pop("strategies")).is_relative_to(beside)
     assert Path(seen.pop("records")).is_relative_to(beside)
+    assert seen.pop("tensorflow") is whole
     assert seen == EXPECTED
 
 
 def test_the_wheel_installs_and_a_project_checks_its_own_gradients_with_it(
-    distributions: Distributions, environment: Environment, elsewhere: Path, tmp_path: Path
+    installed: Environment, elsewhere: Path, tmp_path: Path
 ) -> None:
     """The project of tests/thirdparty only knows the installed wheel: its own pytest run, in its own environment."""
-    environment.install(distributions.wheel)
-    probe(environment, elsewhere, environment.prefix, environment.prefix)
+    probe(installed, elsewhere, installed.prefix, installed.prefix, whole=True)
     project = shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
-    done = run(environment.python, "-m", "pytest", "-rA", "-p", "no:cacheprovider", TESTS, cwd=project)
+    done = run(installed.python, "-m", "pytest", "-rA", "-p", "no:cacheprovider", TESTS, cwd=project)
     outcomes = {
         name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", done.stdout, re.MULTILINE)
     }
@@ -72,12 +79,14 @@ def test_the_wheel_installs_and_a_project_checks_its_own_gradients_with_it(
     assert outcomes == {name: "FAILED" if name == FAILS else "PASSED" for name in defined}, done.stdout
 
 
+@pytest.mark.exhaustive  # test_the_sdist_rebuilds_to_the_same_wheel, which is installed above
 def test_the_sdist_installs(distributions: Distributions, environment: Environment, elsewhere: Path) -> None:
     environment.install(distributions.sdist)
-    probe(environment, elsewhere, environment.prefix, environment.prefix)
+    probe(environment, elsewhere, environment.prefix, environment.prefix, whole=True)
 
 
+@pytest.mark.sliced
 def test_the_editable_install_uses_the_sources(environment: Environment, elsewhere: Path, tmp_path: Path) -> None:
     checkout = copy_sources(tmp_path / "checkout")
     environment.install("--editable", checkout)
-    probe(environment, elsewhere, checkout / "gradcheck", checkout)
+    probe(environment, elsewhere, checkout / "gradcheck", checkout, whole=slices.exhaustively)

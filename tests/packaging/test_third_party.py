@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, Distributions, Environment, run
+from tests import slices
+
+from .conftest import ROOT, Environment, run
 
 VERBOSE = ("-v", "-p", "no:cacheprovider")
 MENDED = (
@@ -20,12 +22,21 @@ MENDED = (
     ("upstream * value  # forgets the conjugate", "upstream * tf.math.conj(value)"),
     ("tf.stop_gradient(gate)  # right, but a part of its own derivative is lost", "gate"),
 )
+WRONG = {("fused_exponential", 1), ("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}
+SMALL = """
+from gradcheck.strategies import operation_tests, profiles
+
+profiles.EXAMPLES["ci"] = 1
+operation_tests.MOST_NODES = (1, 2)
+"""
+"""A conftest.py with which the project hunts for seconds: a fifth of the examples, in graphs of two operations."""
+LEFT_OUT = {("fused_gate", 1)}
+FEW = ("--gradcheck-shrinking=1", "-k", "not fused_gate-order1 and not (fused_gate and in_a_mode)")
 
 
 @pytest.fixture
-def project(distributions: Distributions, environment: Environment, tmp_path: Path) -> Path:
-    """The project, in an environment with the wheel."""
-    environment.install(distributions.wheel)
+def project(tmp_path: Path) -> Path:
+    """The project."""
     return shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
 
 
@@ -41,13 +52,16 @@ def reports(project: Path) -> dict[tuple[str, int], Any]:
     return {(one["signature"]["operation"], one["signature"]["order"]): one for one in read}
 
 
+@pytest.mark.sliced
 @pytest.mark.skipif(os.name != "posix", reason="the script is for a POSIX shell")
-def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, environment: Environment) -> None:
-    done = checked(project, environment)
+def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, installed: Environment) -> None:
+    if not slices.exhaustively:
+        (project / "conftest.py").write_text(SMALL)
+    done = checked(project, installed, *(() if slices.exhaustively else FEW))
     told = done.stdout + done.stderr
     assert done.returncode == 1, told
     found = reports(project)
-    assert set(found) == {("fused_exponential", 1), ("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}, told
+    assert set(found) == WRONG - (set() if slices.exhaustively else LEFT_OUT), told
     for one in found.values():
         assert one["signature"]["kind"] == "wrong value"
         assert one["confirmation"]["returncode"] == 1, one["confirmation"]["output"]
@@ -62,44 +76,68 @@ def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, enviro
     for path in project.glob("reports/fused_*.html"):
         assert "The script needs TensorFlow, NumPy, gradcheck and activations." in path.read_text()
         assert "issue form" not in path.read_text()
-    _replayed(project, environment)
+    if slices.exhaustively:
+        _replayed_as_wrong(project, installed)
+    _replayed_as_mended(project, installed)
 
 
-def _replayed(project: Path, environment: Environment) -> None:
-    """The findings are still wrong, and fixed once the terms are there; without the module they cannot be read."""
-    paths = sorted(project.glob("reports/fused_*.json"))
-    replay: tuple[str | Path, ...] = (environment.python, "-m", "gradcheck", "replay", *paths)
-    without = run(*replay, cwd=project)
+def written(project: Path) -> list[Path]:
+    return sorted(project.glob("reports/fused_*.json"))
+
+
+def _replay(project: Path, environment: Environment, *options: str) -> subprocess.CompletedProcess[str]:
+    return run(environment.python, "-m", "gradcheck", "replay", *written(project), *options, cwd=project)
+
+
+def _replayed_as_wrong(project: Path, environment: Environment) -> None:
+    """The findings are still wrong; without the module they cannot be read."""
+    without = _replay(project, environment)
     assert without.returncode == 2
     assert (
         "expected the name of an operation of the catalogue, or of one of your own, whose module --import"
         in without.stderr
     )
-    wrong = run(*replay, "--import", "activations", cwd=project)
-    assert (wrong.returncode, wrong.stdout.count("still wrong  fused_")) == (1, len(paths)), wrong.stdout + wrong.stderr
+    wrong = _replay(project, environment, "--import", "activations")
+    told = (wrong.returncode, wrong.stdout.count("still wrong  fused_"))
+    assert told == (1, len(written(project))), wrong.stdout + wrong.stderr
+
+
+def _replayed_as_mended(project: Path, environment: Environment) -> None:
+    """The findings are fixed once the terms are there."""
     module = project / "activations.py"
     source = module.read_text()
     for before, after in MENDED:
         assert before in source
         source = source.replace(before, after)
     module.write_text(source)
-    mended = run(*replay, "--import", "activations", cwd=project)
-    assert (mended.returncode, mended.stdout.count("fixed  ")) == (0, len(paths)), mended.stdout + mended.stderr
+    mended = _replay(project, environment, "--import", "activations")
+    told = (mended.returncode, mended.stdout.count("fixed  "))
+    assert told == (0, len(written(project))), mended.stdout + mended.stderr
 
 
-def test_the_readme_s_operation_is_found_wrong(
-    distributions: Distributions, environment: Environment, tmp_path: Path
-) -> None:
+def readme() -> tuple[str, str, str]:
+    """The README's module with an operation, the command that hunts with it, and the one that replays the finding."""
     section = (ROOT / "README.md").read_text().split("\n## Your own operations in random graphs\n")[1]
     section = section.split("\n## ")[0]
     (module,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     command, replay = re.findall(r"(?<=    )pytest .*$|(?<=`python )-m gradcheck replay [^`]*", section, re.MULTILINE)
-    environment.install(distributions.wheel)
+    return module, command, replay
+
+
+def test_the_readme_s_operation_is_one_of_the_project_s() -> None:
+    function = readme()[0].partition("@gradcheck.operation\n")[2]
+    assert function.startswith("@tf.custom_gradient\ndef fused_gate(")
+    assert function in (ROOT / "tests/thirdparty/activations.py").read_text()
+
+
+@pytest.mark.exhaustive
+def test_the_readme_s_operation_is_found_wrong(installed: Environment, tmp_path: Path) -> None:
+    module, command, replay = readme()
     (tmp_path / "activations.py").write_text(module)
     (tmp_path / "conftest.py").write_text("import activations\n")
     few = ("--gradcheck-shrinking=5", "-k", "registration or operation[fused_gate-order1]", "-p", "no:cacheprovider")
-    done = run(environment.python, "-m", *command.split(), *few, cwd=tmp_path)
+    done = run(installed.python, "-m", *command.split(), *few, cwd=tmp_path)
     assert (done.returncode, set(reports(tmp_path))) == (1, {("fused_gate", 1)}), done.stdout + done.stderr
     (tmp_path / "activations.py").write_text(module.replace("x * gate)  # forgets", "x * gate * (1 - gate))  # forgot"))
-    mended = run(environment.python, *replay.split(), cwd=tmp_path)
+    mended = run(installed.python, *replay.split(), cwd=tmp_path)
     assert (mended.returncode, mended.stdout.count("fixed  ")) == (0, 1), mended.stdout + mended.stderr
