@@ -31,7 +31,8 @@ from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
-from tests.machine import ELSEWHERE, MACHINE
+from tests.machine import MACHINE
+from tests.unit.test_pytest_plugin import run_here
 
 pytest_plugins = ["pytester"]
 
@@ -354,10 +355,10 @@ HUNT = """
 def test_shards_that_the_plugin_ran_merge_into_the_run_without_shards(
     call: Any, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile(HUNT, elsewhere=ELSEWHERE)
-    plain = ("-p", "gradcheck.pytest_plugin", "-p", "elsewhere", "-p", "no:cacheprovider", "--hypothesis-seed=7")
+    pytester.makepyfile(HUNT)
     for folder, shard in (("whole", "1/1"), ("one", "1/2"), ("two", "2/2")):
-        pytester.runpytest_subprocess(*plain, f"--gradcheck-reports={folder}", f"--gradcheck-shard={shard}")
+        options = (f"--gradcheck-reports={folder}", f"--gradcheck-shard={shard}", "--hypothesis-seed=7")
+        run_here(pytester, *options)
     monkeypatch.chdir(pytester.path)
     assert call("merge", "whole", "--into", "from-one").code == 0
     assert call("merge", "one", "two", "--into", "from-two").code == 0

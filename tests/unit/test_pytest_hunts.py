@@ -17,8 +17,9 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
 from gradcheck.pytest_plugin import configuration
+from tests import slices
 from tests.machine import ELSEWHERE
-from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
+from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run, run_here
 
 pytest_plugins = ["pytester"]
 
@@ -53,12 +54,12 @@ def ran(result: pytest.RunResult) -> list[str]:
 
 def test_operations_are_chosen_by_name_and_glob_and_other_tests_are_left_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
-    result = run(pytester, "-s", "--gradcheck-ops=sin*,tan")
+    result = run_here(pytester, "-s", "--gradcheck-ops=sin*,tan")
     result.assert_outcomes(passed=4, deselected=1)
     assert ran(result) == ["sin", "sinh", "tan", "other"]
     (told,) = set(re.findall(r"ran sin (\(.*\))", result.stdout.str()))
     assert {"sin", "sinh", "tan"} <= set(re.findall(r"\w+", told)) < set(CATALOGUE)
-    result = run(pytester, "--gradcheck-ops=sinn")
+    result = run_here(pytester, "--gradcheck-ops=sinn")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*'sinn' matches none of the catalogue; did you mean 'sin'*"])
 
@@ -76,7 +77,7 @@ OWN = """
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@slices.parametrized("workers", [(), ("-n", "2")], slices.every(2))
 def test_an_unknown_operation_of_a_project_is_refused_by_name(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
@@ -103,7 +104,7 @@ def test_names_of_the_catalogue_with_which_no_test_hunts_are_refused(
 
 def test_a_module_that_cannot_be_collected_is_told_before_names_are_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import no_such_module_here")
-    result = run(pytester, "--gradcheck-ops=*softmax")
+    result = run_here(pytester, "--gradcheck-ops=*softmax")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert "no_such_module_here" in result.stdout.str()
 
@@ -159,19 +160,19 @@ def test_hypothesis_stays_as_it_is_for_a_projects_other_tests(pytester: pytest.P
 
 def test_the_shards_together_are_everything_and_merge_into_what_one_run_tells(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
-    parts = [ran(run(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
-    whole = ran(run(pytester, "-s", "--gradcheck-reports=whole"))
+    parts = [ran(run_here(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
+    whole = ran(run_here(pytester, "-s", "--gradcheck-reports=whole"))
     assert sorted(parts[0] + parts[1]) == sorted(whole)
     assert len(whole) == 5
     folders = [pytester.path / name / "events" for name in ("shard1", "shard2", "whole")]
     merged = read(*[folder for folder in folders[:2] if folder.is_dir()])
     assert merged.coverage.to_json() == read(folders[2]).coverage.to_json()
-    result = run(pytester, "--gradcheck-shard=3/2")
+    result = run_here(pytester, "--gradcheck-shard=3/2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*shard was '3/2'; expected K/N with K from 1 to N*"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1", "--maxschedchunk", "1")])
+@slices.parametrized("workers", [(), ("-n", "1", "--maxschedchunk", "1")], slices.every(2))
 def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
@@ -195,9 +196,10 @@ KEEPING = """
 """
 
 
-@pytest.mark.parametrize(
+@slices.parametrized(
     ("conftest", "kept"),
-    [(KEEPING, True), (KEEPING.replace("InMemoryExampleDatabase())", "None)"), False), ("", False)],
+    [(KEEPING, True), ("", False), (KEEPING.replace("InMemoryExampleDatabase())", "None)"), False)],
+    slices.every(2),
 )
 def test_only_examples_that_are_kept_are_said_to_be_tried_first(
     pytester: pytest.Pytester, conftest: str, kept: bool
@@ -217,7 +219,7 @@ def test_a_number_that_makes_no_sense_is_refused(pytester: pytest.Pytester, opti
 
 
 def test_a_refusal_is_a_usage_error(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "--gradcheck-minutes=0")
+    result = run_here(pytester, "--gradcheck-minutes=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--gradcheck-minutes was 0.0; expected a number above 0*"])
 
@@ -244,7 +246,7 @@ def test_junit_gets_the_fields_of_a_finding(pytester: pytest.Pytester) -> None:
 
 def test_the_events_of_a_run_are_a_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FINDING)
-    run(pytester, "--gradcheck-ops=sin", "--gradcheck-shard=1/1")
+    run_here(pytester, "--gradcheck-ops=sin", "--gradcheck-shard=1/1")
     told = read(pytester.path / "reports" / "events")
     (started,), (finished,), (finding,) = told.started, told.finished, told.findings
     assert (started.operations, started.shard) == (("sin",), "1/1")
