@@ -1,14 +1,15 @@
 """Derivatives that are wrong at one isolated point: where an input, or what becomes of it, has exactly a special value.
 
 Every factor at every place, for functions and for graphs of the hunt, and at both orders; the shapes take turns, so
-that each meets every factor and every place. A fault of the first order spoils the gradient, and with it the second
-derivative; one of the second order only the latter.
+that each meets every factor and every place. In the test command the orders take turns as well, and functions with
+graphs. A fault of the first order spoils the gradient, and with it the second derivative; one of the second order only
+the latter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Kind, OrderResult, Verdict
+from tests import slices
 
 SMALL = 1 + 1e-6
 FACTORS = (0.0, 0.5, np.nan, SMALL, 1 + 1e-9)
@@ -85,10 +87,25 @@ def _with_derivative_times(factor: float, value: Any) -> Any:
 
 
 TRACED = Mode("reverse", FUNCTION)
-FAULTS = [
-    pytest.param(factor, place, order, id=f"{factor:.10g} at {place}, order {order}")
-    for factor, place, order in product(FACTORS, PLACES, (1, 2))
-]
+FUNCTION_CALL, OPERATION = 0, 1
+ORDERS = (1, 2)
+FAULTS = list(product(FACTORS, PLACES, ORDERS))
+FROM_A_POINT_ON = list(product(FACTORS, PLACES[:5], ORDERS[:1]))
+IN_FLOAT32 = (0.0, 0.5, np.nan, 1.01)
+
+
+def taking_turns(subject: int, *, orders: bool = True) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Each factor at each place once: in a function or in an operation, and at either order."""
+
+    def chosen(cases: Sequence[Any]) -> Sequence[Any]:
+        turns = [(FACTORS.index(factor), PLACES.index(place), order) for factor, place, order in cases]
+        return [
+            case
+            for case, (i, j, order) in zip(cases, turns, strict=True)
+            if (i // 2 + j) % 2 == subject and (order == 1 + (i + j) % 2 or not orders)
+        ]
+
+    return chosen
 
 
 def shapes(factor: float, place: float | str, order: int) -> tuple[str, ...]:
@@ -147,7 +164,7 @@ def assert_seen(fault: Fault, orders: Mapping[int, OrderResult]) -> None:
             assert fault.seen_in(result), (fault.shape, order, result)
 
 
-@pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
+@slices.parametrized(("factor", "place", "order"), FAULTS, taking_turns(FUNCTION_CALL))
 def test_a_function_is_wrong_at_a_point(factor: float, place: float | str, order: int) -> None:
     for shape in shapes(factor, place, order):
         fault = Fault(factor, place, shape, order)
@@ -155,7 +172,7 @@ def test_a_function_is_wrong_at_a_point(factor: float, place: float | str, order
         assert_seen(fault, check(f, x, order=2 if factor == SMALL else order).orders)
 
 
-@pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
+@slices.parametrized(("factor", "place", "order"), FAULTS, taking_turns(OPERATION))
 def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, order: int, plant: Any) -> None:
     for shape in shapes(factor, place, order):
         fault = Fault(factor, place, shape, order)
@@ -163,44 +180,47 @@ def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, ord
             assert_seen(fault, hunted(fault, plant, orders))
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-@pytest.mark.parametrize("place", PLACES[:5])
-def test_a_function_is_wrong_from_a_point_on(factor: float, place: float) -> None:
+@slices.parametrized(("factor", "place", "order"), FROM_A_POINT_ON, taking_turns(FUNCTION_CALL, orders=False))
+def test_a_function_is_wrong_from_a_point_on(factor: float, place: float, order: int) -> None:
     """Values on one side are right: they do not show that those on the other are rounding."""
-    for shape in shapes(factor, place, 1):
-        fault = FromThereOn(factor, place, shape, 1)
+    for shape in shapes(factor, place, order):
+        fault = FromThereOn(factor, place, shape, order)
         f, x = function(fault)
         assert_seen(fault, check(f, x).orders)
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.5, np.nan, 1.01])
+@pytest.mark.parametrize("factor", IN_FLOAT32)
 def test_so_is_a_function_in_float32(factor: float) -> None:
     fault = FromThereOn(factor, 1.0, "scalar", 1)
     f, _ = function(fault)
     assert_seen(fault, check(f, np.float32(1.0)).orders)
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.5, np.nan, 1.01])
-@pytest.mark.parametrize("place", PLACES[:6])
-def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str) -> None:
-    for shape in SHAPES[place == TIE :]:
-        fault = Fault(factor, place, shape, 1)
-        f, x = function(fault)
-        result = check(f, np.float32(x)).orders[1]
-        assert result.verdict == Verdict.MISMATCH
-        assert fault.seen_in(result), shape
+@slices.parametrized(
+    ("factor", "place", "shape"),
+    [case for case in product(IN_FLOAT32, PLACES[:6], SHAPES) if case[1:] != (TIE, "scalar")],
+    slices.every(3),
+)
+def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str, shape: str) -> None:
+    fault = Fault(factor, place, shape, 1)
+    f, x = function(fault)
+    result = check(f, np.float32(x)).orders[1]
+    assert result.verdict == Verdict.MISMATCH
+    assert fault.seen_in(result)
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-@pytest.mark.parametrize("place", PLACES[:5])
-def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, plant: Any) -> None:
-    for shape in shapes(factor, place, 1):
-        fault = FromThereOn(factor, place, shape, 1)
-        assert_seen(fault, hunted(fault, plant, (1,)))
+@slices.parametrized(("factor", "place", "order"), FROM_A_POINT_ON, taking_turns(OPERATION, orders=False))
+def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, order: int, plant: Any) -> None:
+    for shape in shapes(factor, place, order):
+        fault = FromThereOn(factor, place, shape, order)
+        assert_seen(fault, hunted(fault, plant, (order,)))
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-@pytest.mark.parametrize("order", [1, 2])
+@slices.parametrized(
+    ("factor", "order"),
+    product(FACTORS, ORDERS),
+    lambda cases: [case for case in cases if case[1] == 1 + FACTORS.index(case[0]) % 2],
+)
 def test_a_mode_is_wrong_at_a_point(factor: float, order: int, plant: Any) -> None:
     fault = Fault(factor, 1.0, "behind other nodes", order)
     result = hunted(fault, plant, (order,), TRACED, eagerly=False)[order]
@@ -245,12 +265,20 @@ def test_a_subgradient_is_wrong_only_at_the_kink(f: Any, slope: Any, kink: float
 
 
 def test_every_shape_meets_every_factor_and_every_place() -> None:
-    met = [
-        (factor, place, shape)
-        for factor in FACTORS
-        for place in PLACES
-        for order in (1, 2)
-        for shape in shapes(factor, place, order)
-    ]
+    met = {(factor, place, shape) for factor, place, order in FAULTS for shape in shapes(factor, place, order)}
     assert {(factor, shape) for factor, _, shape in met} == set(product(FACTORS, SHAPES))
     assert {(place, shape) for _, place, shape in met} == set(product(PLACES, SHAPES)) - {(TIE, "scalar")}
+
+
+def test_those_of_the_test_command_have_each_pair_of_a_factor_a_place_a_shape_an_order_and_a_subject() -> None:
+    subjects = (FUNCTION_CALL, OPERATION)
+    met = [
+        (factor, place, shape, order, subject)
+        for subject in subjects
+        for factor, place, order in taking_turns(subject)(FAULTS)
+        for shape in shapes(factor, place, order)
+    ]
+    axes: tuple[Sequence[Any], ...] = (FACTORS, PLACES, SHAPES, ORDERS, subjects)
+    for one, other in combinations(range(len(axes)), 2):
+        pairs = set(product(axes[one], axes[other])) - {(TIE, "scalar")}
+        assert {(row[one], row[other]) for row in met} == pairs
