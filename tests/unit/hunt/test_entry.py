@@ -26,6 +26,9 @@ from gradcheck.hunt.script import to_python
 from tests import slices
 from tests.unit.hunt.entries import EPS, SPECS, alone, defined, largest, named, over, plain_graph
 
+MOVED = slices.sliced(("once", "again"), slices.every(2))
+"""The points beside a sampled one that a batch has."""
+
 
 @dataclass
 class Entry:
@@ -86,7 +89,7 @@ def batch_agrees_with_loop(entry: Entry) -> None:
     spec, rng = entry.spec, np.random.default_rng(5)
     for example, there in entry.values * (not spec.looped):
         points = [
-            np.stack([value, *(value * (1 + 1e-2 * rng.uniform(-1, 1, value.shape)) for _ in range(2))])
+            np.stack([value, *(value * (1 + 1e-2 * rng.uniform(-1, 1, value.shape)) for _ in MOVED)])
             for value in example.arguments
         ]
         found = over(spec, example, points, reference=False)
