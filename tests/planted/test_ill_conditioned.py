@@ -223,8 +223,11 @@ def test_what_single_precision_rounds_away_behind_a_probability_is_not_called_wr
     assert check(behind_a_probability(name), x, order=order).verdict != Verdict.MISMATCH
 
 
-@pytest.mark.parametrize("name", FLOAT32_ROWS)
-@pytest.mark.parametrize("order", ORDERS)
+@slices.parametrized(
+    ("name", "order"),
+    product(FLOAT32_ROWS, ORDERS),
+    lambda cases: [case for number, case in enumerate(cases) if case[1] == ORDERS[number // 2 % 2]],
+)
 def test_an_error_of_a_hundredth_behind_a_probability_is(name: str, order: int) -> None:
     @tf.custom_gradient
     def wrong(x: tf.Tensor) -> Any:
