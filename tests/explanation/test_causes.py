@@ -358,9 +358,10 @@ def right() -> list[Code]:
     ]
 
 
-@pytest.mark.parametrize("code", right(), ids=lambda code: code.__name__)
-def test_no_complaint_about_what_is_right(code: Code) -> None:
-    result = explain(code)
-    assert result.verdict == "agree", str(result)
-    assert all(source.right for source in result.sources)
-    assert (float(x), float(y)) == (1.5, 2.0)
+def test_no_complaint_about_what_is_right(subtests: pytest.Subtests) -> None:
+    for code in right():
+        with subtests.test(code.__name__):
+            result = explain(code)
+            assert result.verdict == "agree", str(result)
+            assert all(source.right for source in result.sources)
+            assert (float(x), float(y)) == (1.5, 2.0)

@@ -245,23 +245,29 @@ def test_one_of_many_elements_is_wrong_at_a_point(factor: float) -> None:
     assert_seen(fault, check(lambda x: tf.reduce_sum(f(x)), x, order=2).orders)
 
 
-@pytest.mark.parametrize(
-    ("f", "slope", "kink"),
-    [
-        (tf.abs, tf.sign, 1.0001),
-        (tf.abs, tf.sign, -2.0),
-        (tf.abs, tf.sign, np.nan),
-        (tf.nn.relu, lambda x: tf.cast(x > 0, x.dtype), -1e-4),
-    ],
-)
-@pytest.mark.parametrize("where", [0.0, 1.0])
-def test_a_subgradient_is_wrong_only_at_the_kink(f: Any, slope: Any, kink: float, where: float) -> None:
+AT_A_KINK: list[tuple[Any, Any, float]] = [
+    (tf.abs, tf.sign, 1.0001),
+    (tf.abs, tf.sign, -2.0),
+    (tf.abs, tf.sign, np.nan),
+    (tf.nn.relu, lambda x: tf.cast(x > 0, x.dtype), -1e-4),
+]
+
+
+def spoilt_at_the_kink(f: Any, slope: Any, kink: float) -> Any:
     @tf.custom_gradient
     def spoilt(x: Any) -> Any:
         return f(x), lambda upstream: upstream * tf.where(x == 0.0, tf.constant(kink, x.dtype), slope(x))
 
-    (finding,) = check(lambda x: spoilt(x - where), where).findings
-    assert finding.kind is Kind.SUBDIFFERENTIAL
+    return spoilt
+
+
+@pytest.mark.parametrize("where", [0.0, 1.0])
+def test_a_subgradient_is_wrong_only_at_the_kink(where: float, subtests: pytest.Subtests) -> None:
+    for case in AT_A_KINK:
+        spoilt = spoilt_at_the_kink(*case)
+        with subtests.test(function=case[0].__name__, kink=case[2]):
+            (finding,) = check(lambda x, spoilt=spoilt: spoilt(x - where), where).findings
+            assert finding.kind is Kind.SUBDIFFERENTIAL
 
 
 def test_every_shape_meets_every_factor_and_every_place() -> None:
