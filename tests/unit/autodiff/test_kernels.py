@@ -112,13 +112,18 @@ def one_of_each_kernel(names: Sequence[str]) -> Sequence[str]:
     return list({frozenset(KERNELS[name][2]): name for name in reversed(names)}.values())
 
 
-@slices.parametrized("name", sorted(KERNELS.keys() - WRONG), one_of_each_kernel)
+TAKEN = one_of_each_kernel(sorted(KERNELS.keys() - WRONG))
+
+
+@slices.parametrized("name", sorted(KERNELS.keys() - WRONG), lambda _: TAKEN)
 def test_a_right_gradient_agrees_and_a_wrong_one_is_found(name: str) -> None:
     f, shapes, _ = KERNELS[name]
     inputs = drawn(shapes)
     result = check(differentiable(f), *inputs)
     assert result.verdict == "agree"
     assert result.orders[1].relative_resolution < 1e-3
+    if not slices.whole and name not in TAKEN[::3]:  # a hundredth is far beyond the resolution of each
+        return
 
     @tf.custom_gradient
     def wrong(*given: tf.Tensor) -> Any:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import MODES, PLAIN, VECTORIZED, XLA, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError
+from tests import slices
 
 FIRST = [mode for mode in MODES if 1 in mode.orders]
 SECOND = [mode for mode in MODES if 2 in mode.orders]
@@ -44,6 +45,7 @@ def test_first_derivatives_are_those_of_a_plain_tape(mode: Mode) -> None:
         assert_equal(taken, plain)
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("mode", SECOND, ids=str)
 def test_second_derivatives_are_those_of_plain_tapes(mode: Mode) -> None:
     directions = [[X + 1.0, Y], [X * 0.0, Y * 2.0]]
@@ -51,8 +53,9 @@ def test_second_derivatives_are_those_of_plain_tapes(mode: Mode) -> None:
     assert_equal(taken[0], plain[0])
     for row, other in zip(taken[1], plain[1], strict=True):
         assert_equal(row, other)
-    taken, plain = (second_pullbacks(one, holomorphic, [Z], COMPLEX[0], [COMPLEX[1]]) for one in (mode, PLAIN))
-    assert_equal(taken[1][0], plain[1][0])
+    if mode in slices.sliced(SECOND, slices.every(3)):
+        taken, plain = (second_pullbacks(one, holomorphic, [Z], COMPLEX[0], [COMPLEX[1]]) for one in (mode, PLAIN))
+        assert_equal(taken[1][0], plain[1][0])
 
 
 @pytest.mark.parametrize("mode", FIRST, ids=str)

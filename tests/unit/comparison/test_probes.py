@@ -269,7 +269,7 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
     assert (finding.output, finding.index) == (1, (7,))
 
 
-@pytest.mark.parametrize("size", [24, 30])
+@slices.parametrized("size", [25, 24, 30], slices.every(3))
 def test_outputs_that_jump_are_not_compared_by_combinations_without_them(size: int) -> None:
     with pytest.raises(GradientInconclusive) as caught:
         assert_close(lambda x: tf.reduce_sum(tf.where(x >= 0, x + 1.0, x)), np.zeros(size))
