@@ -89,7 +89,7 @@ def _with_derivative_times(factor: float, value: Any) -> Any:
 TRACED = Mode("reverse", FUNCTION)
 FUNCTION_CALL, OPERATION = 0, 1
 ORDERS = (1, 2)
-FAULTS = list(product(FACTORS, PLACES, ORDERS))
+FAULTS: list[tuple[float, Any, int]] = list(product(FACTORS, PLACES, ORDERS))
 FROM_A_POINT_ON = list(product(FACTORS, PLACES[:5], ORDERS[:1]))
 IN_FLOAT32 = (0.0, 0.5, np.nan, 1.01)
 
