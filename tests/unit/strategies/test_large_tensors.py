@@ -91,6 +91,7 @@ def test_what_takes_much_memory_or_many_steps_stays_small() -> None:
     assert not is_modest("sin", ((4096,),), (("axis", 0),))  # no such attribute
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("op", ["sin", "log", "matmul", "segment_max", "complex_exp", "atanh"])
 def test_their_values_are_spread_over_the_domain(op: str) -> None:
     graph = found(op)
