@@ -213,11 +213,6 @@ def _volume_pooled(inputs: Any, output_size: Any) -> OperationCall | None:
     return _is(inputs) if len(getattr(inputs, "shape", ())) == 5 and 1 not in _numbers(output_size) else None
 
 
-def _volume_pooled_to_one(inputs: Any, output_size: Any) -> OperationCall | None:
-    """A size of 1 along one axis is enough."""
-    return _is(inputs) if len(getattr(inputs, "shape", ())) == 5 and 1 in _numbers(output_size) else None
-
-
 def _smoothed(y_true: Any, y_pred: Any, from_logits: bool, label_smoothing: Any, axis: int) -> OperationCall | None:
     """Smoothing divides by the size of the last axis, whichever has the classes."""
     if not from_logits or not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
@@ -342,7 +337,6 @@ FORMS = (
         ("y_pred",),
     ),
     LibraryForm("keras_adaptive_max_pool3d", "keras.ops.adaptive_max_pool", _volume_pooled, ("inputs",)),
-    LibraryForm("keras_adaptive_max_pool3d_to_one", "keras.ops.adaptive_max_pool", _volume_pooled_to_one, ("inputs",)),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),

@@ -126,20 +126,7 @@ KERAS_NN = (
     _of_image("max", "MaxPool GatherV2"),
     _of_volume("average", "AvgPool3D GatherV2"),
     _of_volume("max", "MaxPool3D GatherV2"),
-    # Traced, it pools by windows that are longer than the volume, which raises.
-    _nn(
-        "keras_adaptive_max_pool3d_to_one",
-        "tf.cast(tf.keras.ops.adaptive_max_pool(tf.cast({0}, tf.float32)[tf.newaxis], 1, data_format={layout})[0], "
-        "tf.float64)",
-        "MaxPool3D GatherV2",
-        batching=in_batch,
-        shapes=at_least(2, 2, 2, 1),
-        starts=((2, 2, 2, 1), (3, 2, 2, 2), (2, 2, 3, 2)),
-        layout=LAYOUTS,
-        kinks=partial(_from_ties_of_windows, size=(1, 1, 1)),
-        rtol=SINGLE,
-        modes=(),
-    ),
+    # None to one element along an axis: oneDNN ends the process in the backward pass of MaxPool3D (TensorFlow 2.21).
     _nn(
         "keras_unfold",
         "tf.keras.ops.unfold({0}[tf.newaxis], {size}, dilation={dilation}, padding={padding}, stride={stride})[0]",

@@ -77,7 +77,7 @@ PART = {
 MADE = {
     "clip_by_global_norm": "the parts of its argument",
     "global_norm": "the parts of its argument",
-    **dict.fromkeys(("keras_adaptive_max_pool3d", "keras_adaptive_max_pool3d_to_one"), "a batch of its argument"),
+    "keras_adaptive_max_pool3d": "a batch of its argument",
     "keras_group_normalization": "a batch of its argument",
     "keras_nanstd": "its argument and NaN beside it",
     "keras_prelu": "a batch of its argument",
