@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ SPECS = tuple(CATALOGUE.values())
 EPS = float(np.finfo(np.float64).eps)
 
 
-def named(specs: tuple[OpSpec, ...]) -> Any:
+def named(specs: Sequence[OpSpec]) -> Any:
     return pytest.mark.parametrize("spec", specs, ids=[spec.name for spec in specs])
 
 

@@ -159,7 +159,8 @@ class Samples:
     def declared(self) -> list[Point]:
         """Those on a declared kink or singular point, kinks first, all of whose arguments have elements."""
         moved = (one for point in self.sampler.generic(self.spec) for one in shifted(self.spec, point))
-        on_kinks, singular = [], []
+        on_kinks: list[Point] = []
+        singular: list[Point] = []
         for one in chain(moved, self.special):
             if distance(self.spec, one) < 1e-14 and all(value.size for value in one.arguments):
                 kinks = distance(self.spec, one, self.spec.singular) > 1e-14
