@@ -75,7 +75,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.fixture(scope="session")
-def benchmark() -> Iterator[Callable[[str], Any]]:
+def instrument() -> Iterator[Callable[[str], Any]]:
     """A benchmark by its name: they are scripts, which import one another by their bare names."""
     folder = str(Path(__file__).parent / "benchmarks")
     sys.path.insert(0, folder)

@@ -152,7 +152,7 @@ def test_each_command_has_a_small_run() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_graph_whose_derivative_raises_has_no_cost(benchmark: Callable[[str], Any]) -> None:
+def test_a_graph_whose_derivative_raises_has_no_cost(instrument: Callable[[str], Any]) -> None:
     (defect,) = (one for one in known.load() if one.name == "tanh-indexed-slices-order2")
     smooth = Graph((Input((2,), (0.5, 1.5)),), (Node.of("sin", 0), Node.of("exp", 1)))
-    assert len(benchmark("cost").costs_of_each([example_of(defect).graph, smooth])) == 1
+    assert len(instrument("cost").costs_of_each([example_of(defect).graph, smooth])) == 1

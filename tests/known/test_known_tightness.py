@@ -32,8 +32,8 @@ DEFECTS = [
 
 
 @pytest.fixture(scope="module")
-def tightness(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("tightness")
+def tightness(instrument: Callable[[str], Any]) -> Any:
+    return instrument("tightness")
 
 
 @pytest.mark.exhaustive

@@ -13,8 +13,8 @@ SEEDS = 10
 
 
 @pytest.fixture(scope="module")
-def rediscovery(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("rediscovery")
+def rediscovery(instrument: Callable[[str], Any]) -> Any:
+    return instrument("rediscovery")
 
 
 @pytest.mark.exhaustive

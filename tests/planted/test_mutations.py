@@ -16,8 +16,8 @@ pytestmark = pytest.mark.exhaustive  # a benchmark is no test, and this is one o
 
 
 @pytest.fixture(scope="module")
-def mutation(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("mutation")
+def mutation(instrument: Callable[[str], Any]) -> Any:
+    return instrument("mutation")
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
     assert not mutation.same(rows, tf.constant([[4.0], [0.0], [2.5]]))
 
 
-def test_a_change_that_ends_two_runs_without_a_word_is_noticed(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
-    resumed, into, fatal = benchmark("resumed"), tmp_path / "rows.jsonl", {"outcome": "noticed"}
+def test_a_change_that_ends_two_runs_without_a_word_is_noticed(instrument: Callable[[str], Any], tmp_path: Path) -> None:
+    resumed, into, fatal = instrument("resumed"), tmp_path / "rows.jsonl", {"outcome": "noticed"}
 
     def ends(error: BaseException) -> Callable[[], Any]:
         def run() -> Any:
