@@ -23,7 +23,7 @@ from gradcheck.hunt.opspec import Distances, OpSpec
 from tests import slices
 from tests.unit.hunt.entries import EPS, SPECS, Array, alone, distance, graph_of, largest, named, over
 
-DECLARATIONS = ("kinks", "singular", "curvature_jumps", "reference", "looped")
+DECLARATIONS = ("kinks", "singular", "curvature_jumps", "reference")
 C1_NOT_C2 = tuple(spec for spec in SPECS if spec.curvature_jumps)
 WIDER = {
     "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
@@ -43,11 +43,13 @@ def few(examples: Sequence[Any]) -> Sequence[Any]:
 
 
 def representative(specs: Sequence[OpSpec]) -> list[OpSpec]:
-    """For each family an operation with each set of declarations, and one for each rank of a start."""
+    """For each family operations with each set of declarations, each arity, each rank of a start, looped and not."""
     found: dict[Any, OpSpec] = {}
     for spec in sorted(specs, key=lambda one: (bool(one.dear), one.looped, not isinstance(one.source, str), one.arity)):
         declared = {name for name in DECLARATIONS if getattr(spec, name)}
-        for trait in (frozenset(declared | {spec.result, *spec.dtypes}), *map(len, spec.starts)):
+        ranks = (("rank", len(start)) for start in spec.starts)
+        traits = (declared | {spec.result, *spec.dtypes}, ("looped", spec.looped), ("arity", spec.arity), *ranks)
+        for trait in map(frozenset, traits):
             found.setdefault((spec.family, trait), spec)
     return list({spec.name: spec for spec in found.values()}.values())
 
