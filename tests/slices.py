@@ -15,7 +15,7 @@ exhaustively = False
 """Whether only what has more cases than the test command takes is run: --exhaustive."""
 
 whole = False
-"""Whether all cases are taken: with --exhaustive and in a hunt. tests/conftest.py sets both before tests are imported."""
+"""Whether all cases are taken: with --exhaustive and in a hunt. tests/conftest.py sets both, before other imports."""
 
 
 def sliced(cases: Iterable[T], chosen: Callable[[Sequence[T]], Iterable[T]]) -> list[T]:

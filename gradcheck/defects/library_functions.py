@@ -1,6 +1,6 @@
 """Public functions made of several kernels, and which operations of the regions of known defects their calls are.
 
-A table beside the records, for those whose kernels are right by themselves: `tests/unit/hunt/test_library_forms.py`
+A table beside the records, for those whose kernels are right by themselves: `tests/catalogue/test_library_forms.py`
 runs the operations of the catalogue and holds it against what they call.
 """
 

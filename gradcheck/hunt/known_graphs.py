@@ -45,7 +45,7 @@ HANDING_ON = frozenset(
 
 
 HANDLES = ("resource variable", "variant containers (TensorList/Map/Optional)")
-"""Families whose kernels abort the process where what lies behind a handle has another number type than they name."""
+"""Families drawn in no number type but their own: in another, some kernels end the process (TensorFlow 2.21)."""
 
 
 def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:

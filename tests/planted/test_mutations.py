@@ -102,7 +102,9 @@ def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
     assert not mutation.same(rows, tf.constant([[4.0], [0.0], [2.5]]))
 
 
-def test_a_change_that_ends_two_runs_without_a_word_is_noticed(instrument: Callable[[str], Any], tmp_path: Path) -> None:
+def test_a_change_that_ends_two_runs_without_a_word_is_noticed(
+    instrument: Callable[[str], Any], tmp_path: Path
+) -> None:
     resumed, into, fatal = instrument("resumed"), tmp_path / "rows.jsonl", {"outcome": "noticed"}
 
     def ends(error: BaseException) -> Callable[[], Any]:

@@ -14,7 +14,7 @@ from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.script import definitions_of, expression, to_python
 from tests import slices
-from tests.unit.hunt.entries import defined, plain_graph
+from tests.catalogue.entries import defined, plain_graph
 
 ZERO = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 SMOOTH = Graph(

@@ -21,7 +21,7 @@ from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single
 from tests import slices
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 RECORDS = [one for one in known.load(COMMITTED) if one.signature.taken == PLAIN and not one.kernels]
 REGIONS = [region for one in RECORDS for region in one.regions]
 

@@ -21,7 +21,7 @@ from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.hunt.opspec import Distances, OpSpec
 from tests import slices
-from tests.unit.hunt.entries import EPS, SPECS, Array, alone, distance, graph_of, largest, named, over
+from tests.catalogue.entries import EPS, SPECS, Array, alone, distance, graph_of, largest, named, over
 
 DECLARATIONS = ("kinks", "singular", "curvature_jumps", "reference")
 C1_NOT_C2 = tuple(spec for spec in SPECS if spec.curvature_jumps)

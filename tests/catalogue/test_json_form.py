@@ -13,7 +13,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import from_json, to_document, to_json
 from tests import forging
-from tests.unit.hunt.entries import plain_graph
+from tests.catalogue.entries import plain_graph
 
 LARGE = {"dtype": "float32", "shape": [1], "values": [1e39]}
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

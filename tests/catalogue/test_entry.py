@@ -24,7 +24,7 @@ from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.script import to_python
 from tests import slices
-from tests.unit.hunt.entries import EPS, SPECS, alone, defined, largest, named, over, plain_graph
+from tests.catalogue.entries import EPS, SPECS, alone, defined, largest, named, over, plain_graph
 
 MOVED = slices.sliced(("once", "again"), slices.every(2))
 """The points beside a sampled one that a batch has."""
