@@ -56,7 +56,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def reports(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages of some known defects, as if they had just been found, of a run that found them, and of all known."""
     folder = tmp_path_factory.mktemp("reports")
     pages, found = {}, []
