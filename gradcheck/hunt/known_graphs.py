@@ -273,6 +273,10 @@ def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> 
 
 def left_out(*releases: str) -> dict[tuple[str, int], str]:
     """The operations and orders that a known defect of these releases of TensorFlow leaves no use, with its name."""
-    here = [defect for defect in load() if any(defect.covers(release) for release in releases)]
+    here = [
+        defect
+        for defect in load()
+        if any(defect.covers(release) for release in releases) and any(region.everywhere for region in defect.regions)
+    ]
     pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
     return {pair: name for pair in pairs if (name := known.everywhere(*pair, defects=here)) is not None}
