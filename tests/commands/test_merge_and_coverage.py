@@ -31,8 +31,8 @@ from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
+from tests.commands.test_pytest_plugin import run_here
 from tests.machine import MACHINE
-from tests.unit.test_pytest_plugin import run_here
 
 pytest_plugins = ["pytester"]
 

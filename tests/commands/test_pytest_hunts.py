@@ -18,8 +18,8 @@ from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
 from gradcheck.pytest_plugin import configuration
 from tests import slices
+from tests.commands.test_pytest_plugin import FINDING, PLUGIN, run, run_here
 from tests.machine import ELSEWHERE
-from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run, run_here
 
 pytest_plugins = ["pytester"]
 
