@@ -403,9 +403,10 @@ def traits(defect: Defect) -> set[tuple[str, object]]:
     special = text if text in SPECIAL.values() else None
     attrs = any(node.attrs for node in defect.graph.nodes if node.op == about.operation)
     return {
-        *(("order", about.order), ("kind", about.kind), ("path", about.path), ("mode", about.mode)),
+        *(("order", about.order), ("kind", about.kind), ("path", about.path), ("traced", about.taken.mode != "eager")),
         *(("special", special), ("argument", special and argument), ("attributes", attrs)),
         *(("wide", not attrs and not special), ("kernels", bool(defect.kernels)), ("given", defect.severity)),
+        ("number type", about.taken.number_type),
         ("complex", any(given.dtype.startswith("complex") for given in defect.graph.inputs)),
         ("error", any(region.error for region in regions)),
         ("arriving", any(region.arriving for region in regions)),

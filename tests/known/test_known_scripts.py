@@ -42,8 +42,7 @@ def told(defects: list[Defect]) -> dict[str, str]:
 def traits(defect: Defect) -> set[object]:
     """What a script depends on beside the graph."""
     about = defect.signature
-    where = {(about.mode, about.kind), (about.path, about.order), (about.kind, about.order)}
-    return {*where, about.taken.number_type, defect.severity}
+    return {about.mode, about.path, (about.kind, about.order), about.taken.number_type, defect.severity}
 
 
 @slices.parametrized("defects", SHARES, lambda _: [covering(traits)(CURRENT)])

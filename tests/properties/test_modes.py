@@ -1,4 +1,7 @@
-"""The derivatives of free random graphs along other paths and in other modes, beside the plain ones."""
+"""The derivatives of free random graphs along other paths and in other modes, beside the plain ones.
+
+The test command takes the least graph that there is, and one that is drawn.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import pytest
 from gradcheck.strategies.graphs import graphs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradcheck.autodiff.mode import MODES, XLA, Mode
@@ -15,6 +18,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import drawn_in, left_out_in
+from tests import slices
 
 NODES = {XLA: 2, "forward over forward": 2}
 """Of larger graphs hardly any consists of operations alone that can be compiled, or takes less than seconds."""
@@ -22,7 +26,9 @@ NODES = {XLA: 2, "forward over forward": 2}
 CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize(("mode", "order"), CASES)
+@settings(max_examples=settings().max_examples if slices.whole else 2)
 @given(data=st.data())
 def test_mode(
     gradcheck_coverage: Coverage,
