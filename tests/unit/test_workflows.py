@@ -108,3 +108,13 @@ def test_what_a_job_has_found_ends_neither_its_other_steps_nor_goes_with_the_log
     for _, *after in jobs:
         assert [step for step in after if not ANYWAY.search(step)] == []
         assert any("uses: actions/upload-artifact@" in step and "path: " in step for step in after)
+
+
+@pytest.mark.parametrize("share", ["0/4", "4", ""])
+def test_a_share_of_the_exhaustive_tests_is_two_numbers(share: str) -> None:
+    command = [str(ROOT / ".ci" / "exhaustive"), "--shard", share]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f".ci/exhaustive: the share was '{share}'; expected K/N, such as 1/4\n",
+    )
