@@ -13,5 +13,5 @@ from tests import slices
 def check(
     f: Callable[..., Any], *inputs: Any, order: int = 1, variables: Any = None, gradient: Any = None, **options: Any
 ) -> Result:
-    """What `gradcheck.check` returns, without causes in the test command, and with them in a whole run."""
+    """The result of `gradcheck.check`, without causes in the test command, and with them in a whole run."""
     return result_of(f, inputs, order, variables, gradient, **options, causes=slices.whole)

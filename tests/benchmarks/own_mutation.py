@@ -206,7 +206,7 @@ def changes() -> list[Change]:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run of the tests has noted."""
+    """The notes of a run of the tests."""
 
     data: coverage.CoverageData
     seconds: dict[str, float]
@@ -223,7 +223,7 @@ class Reached:
         return cls(whole.get_data(), seconds)
 
     def tests(self, change: Change) -> list[str]:
-        """Those that reach the line; else its statement; of what runs at import, lines that read it, or the file."""
+        """The tests that reach the line; else its statement; of code run at import, lines that read it, or the file."""
         places = [[(change.path, range(first, last + 1))] for first, last in (change.lines, change.statement)]
         for place in (*places, readers(change), [(change.path, contexts_of(self.data, str(ROOT / change.path)))]):
             if found := {name for path, lines in place for name in self._of_lines(path, lines)}:
@@ -275,7 +275,7 @@ def copy_of_checkout(folder: Path) -> Path:
 
 
 def outcome(change: Change, reached: Reached, exhaustive: bool, copies: list[Path]) -> dict[str, Any]:
-    """What the tests say of a change: noticed by which, or not noticed by how many; never reached by any."""
+    """The row of a change: noticed, and by which test; not noticed; or never reached by any."""
     tests = reached.tests(change)
     told = {"kind": change.kind, "before": change.before, "after": change.after, "tests": len(tests)}
     if not tests:

@@ -122,7 +122,7 @@ SMALL_RUNS = (
 
 
 def output_of(command: str, folder: Path) -> str:
-    """What a benchmark or a module prints, run in a folder; it has to end with 0."""
+    """The output of a benchmark or a module, run in a folder; it has to end with 0."""
     program, *options = shlex.split(command)
     python = [sys.executable, program if program == "-m" else str(FOLDER / program)]
     env = {**os.environ, "PYTHONPATH": str(FOLDER)}

@@ -61,7 +61,7 @@ def test_the_catalogue_goes_through_all_gradients_that_differences_can_judge() -
 
 
 def test_every_operation_has_both_derivatives_and_what_raises_has_a_record() -> None:
-    """What is only dear is drawn more rarely; a release that adds a second derivative is noticed by its record."""
+    """Expensive ones are drawn more rarely; a release that adds a second derivative is noticed by its record."""
     assert {spec.orders for spec in SPECS} == {(1, 2)}
 
 
@@ -113,7 +113,7 @@ def test_reading_the_catalogue_loads_no_tensorflow() -> None:
 
 
 def test_a_conjugated_transposition_moves_axes() -> None:
-    """Those that move none are not drawn: Grappler, in TensorFlow 2.21, crashes."""
+    """Permutations that move no axis are not drawn: Grappler crashes (TensorFlow 2.21)."""
     spec = CATALOGUE["conjugate_transpose"]
     offered = [spec.attributes(*shapes)["perm"] for start in spec.starts for shapes in spec.shapes(start)]
     assert offered

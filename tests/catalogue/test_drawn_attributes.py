@@ -48,7 +48,7 @@ def examples(spec: OpSpec, sampler: Any) -> Iterator[tuple[list[Any], dict[str, 
 
 
 def drawn(operations: Iterable[str], sampler: Any) -> set[Value]:
-    """What the gradient functions see that the examples of operations run, and their gradients run in turn."""
+    """The attributes seen by the gradient functions that the operations' examples run, and by those that these run."""
     seen: set[Value] = set()
 
     def looked_up(kernel: str, function: Any) -> Any:

@@ -33,12 +33,12 @@ WIDER = {
 
 
 def spread(examples: Sequence[Any], count: int) -> Sequence[Any]:
-    """About so many of them, from all over the list."""
+    """Examples from all over a list, about `count` of them."""
     return examples[:: 1 + len(examples) // count]
 
 
 def few(examples: Sequence[Any]) -> Sequence[Any]:
-    """Those that the test command takes."""
+    """The examples that the test command takes."""
     return spread(examples, 4)
 
 
@@ -159,7 +159,7 @@ class Samples:
 
     @cached_property
     def declared(self) -> list[Point]:
-        """Those on a declared kink or singular point, kinks first, all of whose arguments have elements."""
+        """Points on a declared kink or singular point, kinks first, all of whose arguments have elements."""
         moved = (one for point in self.sampler.generic(self.spec) for one in shifted(self.spec, point))
         on_kinks: list[Point] = []
         singular: list[Point] = []

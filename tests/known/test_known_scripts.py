@@ -40,7 +40,7 @@ def told(defects: list[Defect]) -> dict[str, str]:
 
 
 def traits(defect: Defect) -> set[object]:
-    """What a script depends on beside the graph."""
+    """The properties on which a script depends beside the graph."""
     about = defect.signature
     return {about.mode, about.path, (about.kind, about.order), about.taken.number_type, defect.severity}
 
