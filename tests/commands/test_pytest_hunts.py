@@ -18,8 +18,7 @@ from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
 from gradcheck.pytest_plugin import configuration
 from tests import slices
-from tests.commands.test_pytest_plugin import FINDING, PLUGIN, run, run_here
-from tests.machine import ELSEWHERE
+from tests.commands.test_pytest_plugin import FINDING, elsewhere, run, run_here
 
 pytest_plugins = ["pytester"]
 
@@ -65,7 +64,6 @@ def test_operations_are_chosen_by_name_and_glob_and_other_tests_are_left_alone(p
 
 
 OWN = """
-    import tensorflow as tf
     import gradcheck
 
     @gradcheck.operation
@@ -95,7 +93,7 @@ def test_names_of_the_catalogue_with_which_no_test_hunts_are_refused(
 ) -> None:
     """Such as a glob for an operation of the project, whose module no test imports, that fits one of TensorFlow's."""
     pytester.makepyfile("def test_of_the_project(): pass")
-    result = run(pytester, "--gradcheck-ops=*softmax", *workers)
+    result = run_here(pytester, "--gradcheck-ops=*softmax", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = "*operations were '?softmax'; *no test * hunts with them*@gradcheck.operation*"
     (result.stderr if not workers else result.stdout).fnmatch_lines([told])
@@ -109,12 +107,23 @@ def test_a_module_that_cannot_be_collected_is_told_before_names_are_refused(pyte
     assert "no_such_module_here" in result.stdout.str()
 
 
-def test_a_module_that_the_controller_cannot_import_does_not_end_the_run(pytester: pytest.Pytester) -> None:
+def test_a_module_that_the_controller_cannot_import_does_not_end_the_run_and_its_tests_have_hypothesis_as_it_is(
+    pytester: pytest.Pytester,
+) -> None:
+    asserted = """
+    from hypothesis.internal.conjecture import providers
+
+    def test_of_the_project():
+        assert getattr(providers, "_get_local_constants", one).__module__ in (providers.__name__, __name__)
+
+    def one():
+        pass
+    """
     path = pytester.path / "v1.0" / "test_own.py"
     path.parent.mkdir()
-    path.write_text(textwrap.dedent(OWN))
+    path.write_text(textwrap.dedent(OWN.split("    def test_of")[0] + asserted))
     options = ("--import-mode=importlib", "--gradcheck-ops=cubed", "-k", "of_the_project", "-n", "1", "v1.0")
-    result = run(pytester, *options)
+    result = run_here(pytester, *options)
     result.assert_outcomes(passed=1)
     (told,) = (line for line in result.outlines if line.startswith("note: the module "))
     assert "cannot be imported" in told
@@ -144,20 +153,6 @@ def test_a_folder_that_is_no_utf_8_stops_nothing(pytester: pytest.Pytester) -> N
     run(pytester, "-q").assert_outcomes(passed=1)
 
 
-def test_hypothesis_stays_as_it_is_for_a_projects_other_tests(pytester: pytest.Pytester) -> None:
-    asserted = """
-    from hypothesis.internal.conjecture import providers
-
-    def test_of_the_project():
-        assert getattr(providers, "_get_local_constants", one).__module__ in (providers.__name__, __name__)
-
-    def one():
-        pass
-    """
-    pytester.makepyfile(OWN.split("    def test_of")[0] + asserted)
-    run(pytester, "--gradcheck-ops=cubed", "-k", "of_the_project").assert_outcomes(passed=1)
-
-
 def test_the_shards_together_are_everything_and_merge_into_what_one_run_tells(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
     parts = [ran(run_here(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
@@ -177,12 +172,12 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     pytester.makepyfile(MANY)
-    result = run(pytester, "-v", "--gradcheck-minutes=5", *workers)
+    result = run_here(pytester, "-v", "--gradcheck-minutes=5", *workers)
     result.assert_outcomes(passed=3, skipped=2)
     result.stdout.fnmatch_lines(["*minutes are over: all that was found is in reports. To go on: python -m pytest *"])
     schedule = load(pytester.path / "reports" / "schedule.json")
     assert [name.partition("[")[2] for name in sorted(schedule)] == ["exp]", "sin]"]
-    result = run(pytester, "-s", "--gradcheck-minutes=100")
+    result = run_here(pytester, "-s", "--gradcheck-minutes=100")
     assert ran(result) == ["sinh", "tan", "other", "exp", "sin"]
     assert {*load(pytester.path / "reports" / "schedule.json").values()} == {2}
 
@@ -206,7 +201,7 @@ def test_only_examples_that_are_kept_are_said_to_be_tried_first(
 ) -> None:
     pytester.makeconftest(conftest)
     pytester.makepyfile(MANY)
-    result = run(pytester, "--gradcheck-minutes=5")
+    result = run_here(pytester, "--gradcheck-minutes=5")
     (told,) = (line for line in result.outlines if "minutes are over: all that was found" in line)
     assert told.endswith("(examples that failed are tried first)") is kept
 
@@ -234,7 +229,7 @@ def test_the_options_make_the_configuration_of_the_run(pytester: pytest.Pytester
 
 def test_junit_gets_the_fields_of_a_finding(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FINDING)
-    run(pytester, "--junitxml=junit.xml", "-n", "1")
+    run_here(pytester, "--junitxml=junit.xml", "-n", "1")
     case = ElementTree.parse(pytester.path / "junit.xml").find(".//testcase")
     assert case is not None
     told = {one.get("name"): one.get("value") for one in case.iter("property")}
@@ -264,9 +259,8 @@ def test_a_terminal_shows_progress_and_ci_does_not(
     if ci:
         monkeypatch.setenv("CI", ci)
     pytester.makepyfile(MANY)
-    pytester.makepyfile(elsewhere=ELSEWHERE)
     monkeypatch.setenv("TAKES", "0.3")  # the line is shown at most every 0.2 s
-    output = in_terminal([sys.executable, "-m", "pytest", *PLUGIN, "-p", "elsewhere"], pytester.path)
+    output = in_terminal([sys.executable, "-m", "pytest", *elsewhere(pytester)], pytester.path)
     assert "5 passed" in output
     assert bool(re.search(r"gradcheck: 2 of 5 tests, 2 examples, \d+ a second, about \d+ s left", output)) == shown
     assert ("gradcheck: " in output) == shown

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from gradcheck.hunt.report import confirmation, writer
+from gradcheck.defects import known
+from gradcheck.hunt.report import confirmation, environment, writer
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.running import worker
 from gradcheck.hunt.running.controller import hunts
@@ -20,6 +23,7 @@ pytest_plugins = ["pytester"]
 THIRD_PARTY = Path(__file__).parents[1] / "thirdparty"
 OF_THE_RUN = ("index.html", "summary.md")
 PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
+SIN = '<div class="op" title="sin"><i class="cell {}"'
 COUNTING = """
     def test_sin(gradcheck_coverage):
         gradcheck_coverage.count("sin", 1)
@@ -59,24 +63,35 @@ FINDING = """
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """Runs the tests in a process; what is told of its machine is made up, which spares it TensorFlow."""
+    return pytester.runpytest_subprocess(*elsewhere(pytester), *arguments)
+
+
+def elsewhere(pytester: pytest.Pytester) -> tuple[str, ...]:
+    """The plugins of a run, among them one that this writes."""
     pytester.makepyfile(elsewhere=ELSEWHERE)
-    return pytester.runpytest_subprocess(*PLUGIN, "-p", "elsewhere", *arguments)
+    return (*PLUGIN, "-p", "elsewhere")
 
 
 def run_here(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Runs the tests in this process, and takes back what they plant in its modules."""
+    """Runs the tests in this process (or its workers), and takes back what they plant in its modules."""
     loaded: dict[str, Any] = {}
 
     class Loaded:
         def pytest_unconfigure(self) -> None:
             loaded.update(sys.modules)
 
+    profile = settings.get_current_profile_name()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gradcheck.runtime._known", [])
         patch.setattr(worker, "confirm", lambda script: Confirmation(1, "WRONG"))
         patch.setattr(confirmation, "confirm", confirmation.confirm)
         patch.setitem(writer.FILES, ".html", writer.FILES[".html"])
-        result = pytester.runpytest_inprocess(*PLUGIN, *arguments, plugins=[Loaded()])
+        patch.setattr(environment, "current", environment.current)
+        patch.setattr(known, "installed", known.installed)
+        patch.syspath_prepend(pytester.path)
+        patch.setattr("xdist.plugin._sys_path", sys.path)  # that of workers
+        result = pytester.runpytest_inprocess(*elsewhere(pytester), *arguments, plugins=[Loaded()])
+    settings.load_profile(profile)
     # Pytester takes away all modules that were not there before; TensorFlow cannot be loaded twice.
     own = str(pytester.path)
     for name, module in loaded.items():
@@ -103,37 +118,30 @@ def test_the_plugin_is_idle_where_nothing_uses_it(pytester: pytest.Pytester) -> 
     assert "examples" not in result.stdout.str()
 
 
-def test_the_table_ends_the_run(pytester: pytest.Pytester) -> None:
+def test_a_table_of_the_counts_of_all_workers_ends_the_run_and_its_report_is_of_this_run_alone(
+    pytester: pytest.Pytester,
+) -> None:
     pytester.makepyfile(COUNTING)
-    result = run_here(pytester)
-    result.assert_outcomes(passed=2)
-    assert rows(result)["sin"][:2] == ["sin", "1"]
-    assert rows(result)["total,"][:4] == ["total,", "2", "operations", "2"]
-
-
-def test_the_report_of_a_run_is_that_of_this_run_alone(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(COUNTING)
-    for arguments in (("-n", "2"), ("-k", "cos")):
-        result = run(pytester, *arguments)
-        assert f"report: {Path('reports', 'index.html')}" in result.outlines
-    page, summary = ((pytester.path / "reports" / name).read_text() for name in OF_THE_RUN)
-    assert ">cos<" in page
-    assert ">sin<" not in page.partition("never")[0]
-    assert "cos" in summary
-
-
-def test_the_counts_of_all_workers_are_added_up(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(COUNTING)
-    result = run(pytester, "-n", "2", "--dist", "each")
+    result = run_here(pytester, "-n", "2", "--dist", "each")
     result.assert_outcomes(passed=4)
     assert rows(result)["sin"][:2] == ["sin", "2"]
     assert rows(result)["total,"][:4] == ["total,", "2", "operations", "4"]
+    assert f"report: {Path('reports', 'index.html')}" in result.outlines
+    assert SIN.format("yellow") in (pytester.path / "reports" / "index.html").read_text()
+    result = run_here(pytester, "-k", "cos")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert rows(result)["total,"][:4] == ["total,", "1", "operations", "1"]
+    assert f"report: {Path('reports', 'index.html')}" in result.outlines
+    page, summary = ((pytester.path / "reports" / name).read_text() for name in OF_THE_RUN)
+    assert ">cos<" in page
+    assert SIN.format("red") in page, "never reached at order 1"
+    assert "cos" in summary
 
 
 @slices.parametrized("workers", [(), ("-n", "1")], slices.every(2))
 def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.makepyfile(FINDING)
-    result = run(pytester, *workers)
+    result = run_here(pytester, *workers)
     result.assert_outcomes(failed=1)
     page, *files = written(pytester.path / "reports")
     assert [Path(name).suffix for name in (page, *files)] == [".html", ".json", ".md", ".py"]
@@ -201,7 +209,7 @@ def test_the_report_is_that_of_the_least_graph_of_a_run(pytester: pytest.Pyteste
         raise error
     """
     pytester.makepyfile(FINDING.replace("import types", "import dataclasses") + larger)
-    run(pytester, *workers).assert_outcomes(failed=2)
+    run_here(pytester, *workers).assert_outcomes(failed=2)
     page, data, markdown, script = written(pytester.path / "reports")
     report = json.loads((pytester.path / "reports" / data).read_text())
     assert [node["op"] for node in report["graph"]["nodes"]] == ["sin"]
@@ -265,9 +273,11 @@ def test_a_broken_file_of_known_defects_stops_the_run_before_it_hunts(
 def test_a_project_s_own_record_is_read_once_its_module_is_imported(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
-    for name in ("activations.py", "reports/known/fused_ramp-order1.json"):
-        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (pytester.path / name).write_text((THIRD_PARTY / name).read_text())
+    record = "reports/known/fused_ramp-order1.json"
+    (pytester.path / record).parent.mkdir(parents=True)
+    (pytester.path / record).write_text((THIRD_PARTY / record).read_text())
+    (ramp,) = re.findall(r"^@.*\ndef fused_ramp[^@]*", (THIRD_PARTY / "activations.py").read_text(), re.MULTILINE)
+    (pytester.path / "activations.py").write_text(f"import gradcheck\n\n{ramp}    pass\n")
     tests = pytester.path / "tests" / "properties" / "test_mine.py"
     tests.parent.mkdir(parents=True)
     tests.write_text("import activations\ndef test_mine(): pass")
@@ -282,7 +292,7 @@ def test_a_project_s_own_record_is_read_once_its_module_is_imported(
     assert "passed" not in result.stdout.str()
 
 
-def test_the_environment_is_set_before_a_conftest_could_import_tensorflow(
+def test_the_environment_is_set_before_a_conftest_could_import_tensorflow_which_then_has_one_thread(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
@@ -296,11 +306,6 @@ def test_the_environment_is_set_before_a_conftest_could_import_tensorflow(
         assert wanted.items() <= os.environ.items()
         """
     )
-    pytester.makepyfile("def test_nothing(): pass")
-    run(pytester).assert_outcomes(passed=1)
-
-
-def test_one_thread_once_tensorflow_is_loaded(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import tensorflow as tf
