@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import tensorflow as tf
 from gradcheck import check, explain
 from gradcheck.explanation import source_comparison
 from gradcheck.result import Cause, Kind, Result, Verdict
+from tests import slices
 
 CASES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
     "log in the unused branch": (lambda x: tf.reduce_sum(tf.where(x > 0.5, tf.math.log(x), 0.0)), [0.0, 1.0, 2.0]),
@@ -31,8 +33,10 @@ def explained(f: Callable[[Any], Any], x: Any) -> Result:
     return explain(step)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("name", CASES)
+DTYPES = ("float64", "float32", "float16")
+
+
+@slices.parametrized(("name", "dtype"), product(CASES, DTYPES), lambda _: zip(CASES, DTYPES[::-1], strict=True))
 def test_explain_and_check_say_the_same(name: str, dtype: str) -> None:
     f, values = CASES[name]
     x = tf.constant(values, dtype)

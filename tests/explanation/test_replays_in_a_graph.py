@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import gradcheck
+from tests import slices
 
 Code = Callable[[], Any]
 
@@ -64,26 +65,28 @@ def codes(x: tf.Variable, factor: float) -> dict[str, Code]:
     }
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.01], ids=["right", "wrong"])
-@pytest.mark.parametrize(
-    ("name", "traced"),
-    [
-        *((name, True) for name in ("plain", "state", "drawn", "counted", "function")),
-        *((name, False) for name in ("read", "drawn late", "of a tensor")),
-    ],
+TRACED = ("plain", "state", "drawn", "counted", "function")
+NAMES = (*TRACED, "read", "drawn late", "of a tensor")
+
+
+@slices.parametrized(
+    ("factor", "name"),
+    product((1.0, 1.01), NAMES),
+    lambda cases: [*cases[: len(NAMES)], *cases[len(NAMES) :: 3]],
 )
-def test_the_verdict_is_that_of_replays(name: str, traced: bool, factor: float, graphs: list[bool]) -> None:
-    x = tf.Variable([1.5, 0.5, -2.0, 0.25], name="x", dtype=tf.float64)
+def test_the_verdict_is_that_of_replays(name: str, factor: float, graphs: list[bool]) -> None:
+    """Of the wrong ones, the test command takes one in three: two that are traced and one that is not."""
+    x = tf.Variable([1.5, -2.0], name="x", dtype=tf.float64)
     result = gradcheck.explain(codes(x, factor)[name])
     assert [source.right for source in result.sources] == [factor == 1.0]
-    assert graphs[0] is traced
-    np.testing.assert_array_equal(x.numpy(), [1.5, 0.5, -2.0, 0.25])
+    assert graphs[0] is (name in TRACED)
+    np.testing.assert_array_equal(x.numpy(), [1.5, -2.0])
 
 
 def test_a_model_in_training(graphs: list[bool]) -> None:
     """Moving averages, seeds and metrics that the graph moves are put back before every replay, and in the end."""
     keras.utils.set_random_seed(2)
-    layers = [keras.layers.Dense(3, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
+    layers = [keras.layers.Dense(1, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     model = keras.Sequential([keras.layers.Input((2,)), *layers, keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
     batch = np.random.default_rng(1).normal(size=(6, 2)).astype("f4"), np.ones((6, 1), "f4")

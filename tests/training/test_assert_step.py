@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import cycle, product
 from typing import Any
 
 import keras
@@ -13,9 +14,19 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import GradientMissing, GradientPartial, GradientWrongUpdate, GradientWrongValue, assert_step
+from tests import slices
 
 Step = Callable[..., Any]
 AFTERWARDS = "changed after it was taken: "
+FORMS = ("eager", "tf.function")
+
+
+def in_turn(name: str, cases: Iterable[Any]) -> Callable[[Any], Any]:
+    """Each case in both forms of a step; the test command takes each in one form, in turn."""
+    cases = list(cases)
+    return slices.parametrized(
+        (name, "traced"), product(cases, FORMS), lambda _: zip(cases, cycle(FORMS)), indirect=["traced"]
+    )
 
 
 def failure_message(error: type[AssertionError], step: Step, **arguments: Any) -> str:
@@ -61,9 +72,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_optimizers(make: Callable[[], Any], traced: Any, x: tf.Variable) -> None:
-    optimizer, z = make(), tf.Variable([2.0], name="z", dtype=tf.float64)
+@in_turn("name", OPTIMIZERS)
+def test_optimizers(name: str, traced: Any, x: tf.Variable) -> None:
+    optimizer, z = OPTIMIZERS[name](), tf.Variable([2.0], name="z", dtype=tf.float64)
 
     def step() -> Any:
         with tf.GradientTape() as tape:
@@ -122,6 +133,7 @@ def test_sparse_gradients() -> None:
     assert notes(tf.function(step), rows) == ()
 
 
+@slices.parametrized("traced", FORMS, lambda _: ["tf.function"], indirect=True)
 def test_a_keras_model(traced: Any) -> None:
     keras.utils.set_random_seed(2)
     layers = [keras.layers.Dense(1, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
@@ -201,8 +213,9 @@ CLIPS = {
 }
 
 
-@pytest.mark.parametrize(("clip", "note"), CLIPS.values(), ids=CLIPS)
-def test_c6_clipped_before_the_optimizer(training: Any, traced: Any, clip: Any, note: str) -> None:
+@in_turn("name", CLIPS)
+def test_c6_clipped_before_the_optimizer(training: Any, traced: Any, name: str) -> None:
+    clip, note = CLIPS[name]
     assert notes(traced(training(clip))) == (AFTERWARDS + note,)
 
 
@@ -387,13 +400,13 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("clip", LOST.values(), ids=LOST)
-def test_a3_of_all_that_a_step_computes(y: tf.Variable, optimizer: Any, traced: Any, clip: Any) -> None:
+@in_turn("clip", LOST)
+def test_a3_of_all_that_a_step_computes(y: tf.Variable, optimizer: Any, traced: Any, clip: str) -> None:
     def step() -> Any:
         square = y**2
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(square + 0 * y)
-        optimizer.apply_gradients([(clip(tape.gradient(loss, y)), y)])
+        optimizer.apply_gradients([(LOST[clip](tape.gradient(loss, y)), y)])
         return loss
 
     message = failure_message(GradientPartial, traced(step))
@@ -607,7 +620,7 @@ def test_variables_that_do_not_matter_are_left_out(x: tf.Variable) -> None:
     assert assert_step(step, variables=[x]).orders[1].compared == 1
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+@in_turn("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 def test_so_are_those_whose_gradient_is_returned_as_none(
     x: tf.Variable, y: tf.Variable, traced: Any, order: tuple[int, ...]
 ) -> None:

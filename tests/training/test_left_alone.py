@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import assert_step
+from tests import slices
 
 Step = Callable[..., Any]
 
@@ -85,8 +87,11 @@ def test_all_that_a_step_changes(everything: Everything) -> None:
     assert sum(changed) == len(before) - 4
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("late", [False, True], ids=["in the first run", "later"])
+@slices.parametrized(
+    ("late", "error"),
+    product((False, True), (ZeroDivisionError, KeyboardInterrupt, SystemExit)),
+    lambda cases: cases[::2],
+)
 def test_whatever_happens(everything: Everything, error: type[BaseException], late: bool) -> None:
     patched = [
         tf.GradientTape.gradient,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import GradientInconclusive, GradientMismatch, GradientPartial, assert_step
+from tests import slices
 
 Step = Callable[[], Any]
 BATCH = np.linspace(-1.0, 1.0, 24, dtype="f4").reshape(8, 3), np.linspace(0.0, 1.0, 8, dtype="f4")[:, None]
@@ -69,9 +71,11 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("returned", [True, False])
-@pytest.mark.parametrize(("cause", "loss", "remedy"), [(name, *of) for name, of in LOSSES.items()], ids=LOSSES)
-def test_a_wrong_gradient_of_a_scaled_loss_has_its_cause(cause: str, loss: Any, remedy: str, returned: bool) -> None:
+@slices.parametrized(
+    ("cause", "returned"), product(LOSSES, (False, True)), lambda _: zip(LOSSES, (False, True), strict=True)
+)
+def test_a_wrong_gradient_of_a_scaled_loss_has_its_cause(cause: str, returned: bool) -> None:
+    loss, remedy = LOSSES[cause]
     with pytest.raises(GradientMismatch) as caught:
         assert_step(scaled_step(loss, tf.Variable([1.0, 2.0]), returned=returned))
     message = str(caught.value)
@@ -98,8 +102,12 @@ def test_a_part_outside_of_the_tape_of_a_scaled_loss() -> None:
         assert_step(step)
 
 
-@pytest.mark.parametrize("returned", [True, False])
-@pytest.mark.parametrize("optimizer", [scaling, lambda: keras.optimizers.SGD(0.1, loss_scale_factor=32768.0)])
+SCALING = (scaling, lambda: keras.optimizers.SGD(0.1, loss_scale_factor=32768.0))
+
+
+@slices.parametrized(
+    ("optimizer", "returned"), product(SCALING, (True, False)), lambda _: zip(SCALING, (True, False), strict=True)
+)
 def test_a_loss_that_is_not_multiplied_by_the_scale_is_told(optimizer: Any, returned: bool) -> None:
     weight, given = tf.Variable([1.0, 2.0]), optimizer()
     step = scaled_step(lambda w: tf.reduce_sum(w**2), weight, returned=returned, scale=False, optimizer=given)

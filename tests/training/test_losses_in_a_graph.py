@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import keras
@@ -59,7 +59,7 @@ IN_A_GRAPH = {"returned": True, "taken by a tape": True, "counted": True}
 @slices.parametrized(
     ("name", "factor", "traced"),
     product(NAMES, FACTORS, (False, True)),
-    lambda _: slices.pairwise(NAMES, FACTORS, (False, True)),
+    lambda _: ((name, *form) for name, form in zip(NAMES, cycle(product(FACTORS[::-1], (True, False))))),
 )
 def test_the_verdict_is_that_of_runs(name: str, factor: float, traced: bool, graphs: list[bool]) -> None:
     x = tf.Variable(1.5, name="x", dtype=tf.float64)

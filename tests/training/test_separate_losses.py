@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, product
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from gradcheck import GradientMismatch, GradientPartial, GradientWrongValue, assert_step
 from gradcheck.training.side_effects import UnrepeatableStepError
+from tests import slices
 
 Step = Callable[[], Any]
 Returned = Callable[[Any, Any], Any]
@@ -85,21 +87,30 @@ def in_turn(generator: tf.Variable, discriminator: tf.Variable) -> Callable[...,
     return make
 
 
-@pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
-def test_each_variable_has_the_loss_of_its_own_tape(at_once: Any, traced: Any, returned: Returned) -> None:
-    result = assert_step(traced(at_once(returned)))
+FORMS = ("eager", "tf.function")
+each_returned = slices.parametrized(
+    ("returned", "traced"),
+    product(RETURNED, FORMS),
+    lambda _: zip(RETURNED, cycle(FORMS)),
+    indirect=["traced"],
+)
+
+
+@each_returned
+def test_each_variable_has_the_loss_of_its_own_tape(at_once: Any, traced: Any, returned: str) -> None:
+    result = assert_step(traced(at_once(RETURNED[returned])))
     assert (result.verdict, result.orders[1].compared) == ("agree", 4)
     assert result.orders[1].notes == (f"{COMPARED}2",)
 
 
-@pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
+@each_returned
 def test_updates_before_a_tape_are_no_part_of_its_loss(
-    in_turn: Any, traced: Any, returned: Returned, generator: tf.Variable
+    in_turn: Any, traced: Any, returned: str, generator: tf.Variable
 ) -> None:
-    result = assert_step(traced(in_turn(returned)))
+    result = assert_step(traced(in_turn(RETURNED[returned])))
     assert (result.verdict, result.orders[1].compared) == ("agree", 4)
     assert result.orders[1].notes == (f"{COMPARED}2", f"{HELD}1")
-    alone = assert_step(traced(in_turn(returned, scale=4.0)), variables=[generator])
+    alone = assert_step(traced(in_turn(RETURNED[returned], scale=4.0)), variables=[generator])
     assert (alone.verdict, alone.orders[1].compared) == ("agree", 2)
 
 
