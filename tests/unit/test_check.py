@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from gradcheck import Kind, check
+from tests import slices, verdicts
 
 
 def c(value: Any) -> tf.Tensor:
@@ -137,7 +138,7 @@ def tape_gradient(f: Any, x: Any) -> Any:
     return tape.gradient(y, x)
 
 
-@pytest.mark.parametrize(
+@slices.parametrized(
     ("f", "gradient"),
     [
         # L = the real part of the sum of f(z), as of a tape: its gradient is conj(f'(z)) for holomorphic f,
@@ -150,13 +151,14 @@ def tape_gradient(f: Any, x: Any) -> Any:
         (tf.math.imag, lambda z: 1j + 0 * z),
         (tf.math.angle, lambda z: (-z.imag + 1j * z.real) / abs(z) ** 2),
     ],
+    slices.every(2),
 )
 def test_complex_inputs_by_tensorflows_convention(f: Any, gradient: Any) -> None:
     z = np.array([1.0 + 2.0j, -0.5 + 0.25j])
     assert check(f, z, order=2).verdict == "agree"
     assert check(f, z, gradient=gradient(z)).verdict == "agree"
     assert check(f, z, gradient=lambda z: tape_gradient(f, z), order=2).verdict == "agree"
-    wrong = check(f, z, gradient=np.conj(gradient(z)) + 1e-9)
+    wrong = verdicts.check(f, z, gradient=np.conj(gradient(z)) + 1e-9)
     assert wrong.verdict == "mismatch"
     assert wrong.findings[0].input in ("z (real part)", "z (imaginary part)", "input (real part)", "x (real part)")
 
@@ -230,7 +232,7 @@ def test_the_tolerance_holds_beside_differences_of_values_too(size: int) -> None
 
     x = np.linspace(1.0, 2.0, size)
     assert check(square, x, order=2, rtol=0.05).verdict == "agree"
-    assert check(square, x, order=2, rtol=0.005).orders[2].verdict == "mismatch"
+    assert verdicts.check(square, x, order=2, rtol=0.005).orders[2].verdict == "mismatch"
 
 
 def test_a_tolerance_decides_where_the_estimate_has_no_digit_of_a_small_derivative() -> None:

@@ -44,7 +44,7 @@ def resized(method: str, **options: Any) -> Callable[..., Any]:
     return lambda x: tf.image.resize(x, (5, 3), method=method, **options)
 
 
-LSTM = (3, 2, 3), (5, 8), (8,), (2, 2)
+LSTM = (3, 1, 1), (3, 8), (8,), (1, 2)
 NORM = IMAGE, (2,), (2,)
 KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], set[str]]] = {
     "batch norm": (batch_norm(True), NORM, {"FusedBatchNormV3"}),
@@ -122,7 +122,7 @@ def test_a_right_gradient_agrees_and_a_wrong_one_is_found(name: str) -> None:
     result = check(differentiable(f), *inputs)
     assert result.verdict == "agree"
     assert result.orders[1].relative_resolution < 1e-3
-    if not slices.whole and name not in TAKEN[::3]:  # a hundredth is far beyond the resolution of each
+    if not slices.whole and name not in TAKEN[1::3]:  # a hundredth is far beyond the resolution of each
         return
 
     @tf.custom_gradient
