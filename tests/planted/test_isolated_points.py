@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Kind, OrderResult, Verdict
 from tests import slices
+from tests.verdicts import check
 
 SMALL = 1 + 1e-6
 FACTORS = (0.0, 0.5, np.nan, SMALL, 1 + 1e-9)
@@ -199,7 +199,7 @@ def test_so_is_a_function_in_float32(factor: float) -> None:
 @slices.parametrized(
     ("factor", "place", "shape"),
     [case for case in product(IN_FLOAT32, PLACES[:6], SHAPES) if case[1:] != (TIE, "scalar")],
-    slices.every(3),
+    slices.every(8),
 )
 def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str, shape: str) -> None:
     fault = Fault(factor, place, shape, 1)
@@ -219,7 +219,7 @@ def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, orde
 @slices.parametrized(
     ("factor", "order"),
     product(FACTORS, ORDERS),
-    lambda cases: [case for case in cases if case[1] == 1 + FACTORS.index(case[0]) % 2],
+    lambda _: [(np.nan, 1), (SMALL, 2)],
 )
 def test_a_mode_is_wrong_at_a_point(factor: float, order: int, plant: Any) -> None:
     fault = Fault(factor, 1.0, "behind other nodes", order)
@@ -234,7 +234,7 @@ def test_a_mode_is_right_where_the_plain_derivative_is_wrong_at_a_point(factor: 
     assert fault.seen_in(result)
 
 
-@pytest.mark.parametrize("factor", FACTORS)
+@slices.parametrized("factor", FACTORS, slices.every(2))
 def test_one_of_many_elements_is_wrong_at_a_point(factor: float) -> None:
     x = np.linspace(-1.7, 1.9, 60)
     x[17] = 1.0
