@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Kind, Result, explain
+from tests import slices
 
 HERE = Path(__file__)
 Code = Callable[[], Any]
@@ -440,27 +441,35 @@ TRACED = {
 """What is different inside of a tf.function: its conditional gives zeros for None, and it refuses NumPy."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_what_the_person_sees(name: str, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
-    program = PROGRAMS[name]
-    wanted = lines(program, TEXTS[name])
-    with subtests.test("in eager code"):
-        assert str(explain(program())) == wanted
-    with subtests.test("inside of a tf.function"):
-        text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
-        eager, traced = TRACED.get(name, ("", ""))
-        assert eager in wanted
-        assert text == (wanted.replace(eager, traced) if eager else wanted + traced)
+LOST = {
+    "a3": ("x", Cause.OUTSIDE_TAPE, 2.0),
+    "a4": ("x", Cause.OUTSIDE_TAPE, 2.0),
+    "b5": ("x", Cause.TAKEN_OUTSIDE, -0.5),
+}
+"""The exact size of what is lost."""
 
 
 def lost(result: Result) -> list[tuple[str, Cause, float | None]]:
     return [(one.name, one.diagnosis.cause, one.diagnosis.lost) for one in result.sources if one.diagnosis is not None]
 
 
-def test_the_size_of_what_is_lost_is_exact() -> None:
-    assert lost(explain(a3())) == [("x", Cause.OUTSIDE_TAPE, 2.0)]
-    assert lost(explain(a4())) == [("x", Cause.OUTSIDE_TAPE, 2.0)]
-    assert lost(explain(b5())) == [("x", Cause.TAKEN_OUTSIDE, -0.5)]
+ALIKE = {"a1", "b1", "d1", "d2", "d5", "d8", "d10"}
+"""Programs that lose nothing, beside a5, b2, b4, d3, d7, d9, d11 and d17, which lose nothing either."""
+
+
+@slices.parametrized("name", PROGRAMS, lambda names: [name for name in names if name not in ALIKE])
+def test_what_the_person_sees(name: str, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
+    program = PROGRAMS[name]
+    wanted = lines(program, TEXTS[name])
+    with subtests.test("in eager code"):
+        result = explain(program())
+        assert str(result) == wanted
+        assert name not in LOST or lost(result) == [LOST[name]]
+    with subtests.test("inside of a tf.function"):
+        text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
+        eager, traced = TRACED.get(name, ("", ""))
+        assert eager in wanted
+        assert text == (wanted.replace(eager, traced) if eager else wanted + traced)
 
 
 def test_every_program_that_loses_nothing_gets_no_complaint() -> None:

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes import model, operations, recording, tape
 from gradcheck.hunt.tapes.interpreter import UnexplainedDifference, examine
+from tests import slices
 
-PROGRAMS, SEEDS = 250, (3, 4, 5)
+PROGRAMS, SEEDS = 250, (7, 3, 4, 5)
 """Hypothesis varies what it drew before: several short runs see more than a long one."""
 
 
@@ -136,7 +137,16 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__.strip("_"))
+RARE = {_stop_gradient_passes}
+"""Hundreds of programs run before the first one that shows it: with --exhaustive alone."""
+
+
+@slices.parametrized(
+    "plant",
+    FAULTS,
+    lambda faults: [fault for fault in faults if fault not in RARE],
+    ids=lambda plant: plant.__name__.strip("_"),
+)
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
     plant(monkeypatch)
     with pytest.raises(UnexplainedDifference):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import cycle, product
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import GradientMissing, assert_step
+from tests import slices
 
 BATCH = np.linspace(-1.0, 1.0, 24, dtype="f4").reshape(8, 3), np.linspace(0.0, 1.0, 8, dtype="f4")[:, None]
 
@@ -47,9 +48,14 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_frozen_layers_do_not_count(make: Callable[[], Any], traced: Any) -> None:
-    model = make()
+FORMS = ("eager", "tf.function")
+
+
+@slices.parametrized(
+    ("name", "traced"), product(MODELS, FORMS), lambda _: zip(MODELS, cycle(FORMS)), indirect=["traced"]
+)
+def test_frozen_layers_do_not_count(name: str, traced: Any) -> None:
+    model = MODELS[name]()
     result = assert_step(traced(model.train_step), tuple(map(tf.constant, BATCH)))
     count = sum(variable.value.shape.num_elements() for variable in model.trainable_variables)
     assert (result.verdict, result.orders[1].compared) == ("agree", count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def z() -> tf.Variable:
 @slices.parametrized(
     ("change", "alone", "traced"),
     product(FACTORS, ALONE, TRACED),
-    lambda _: slices.pairwise(FACTORS, ALONE, TRACED),
+    lambda _: ((change, *form) for change, form in zip(FACTORS, cycle(product(ALONE, TRACED)))),
     indirect=["traced"],
 )
 def test_a_factor_beside_it_is_wrong(
@@ -121,8 +121,11 @@ CLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("clip", "note"), CLIPS.values(), ids=CLIPS)
-def test_clips_are_no_factors(optimizer: Any, traced: Any, clip: Callable[[Any], Any], note: str) -> None:
+@slices.parametrized(
+    ("name", "traced"), product(CLIPS, TRACED), lambda _: zip(CLIPS, cycle(TRACED)), indirect=["traced"]
+)
+def test_clips_are_no_factors(optimizer: Any, traced: Any, name: str) -> None:
+    clip, note = CLIPS[name]
     weights = tf.Variable([1.0, 2.0, -1.5], name="weights", dtype=tf.float64)
     optimizer.build([weights])
 

@@ -19,6 +19,7 @@ from gradcheck.check import NOT_LOOKED_FOR
 from gradcheck.explanation import check_diagnosis, recorder
 from gradcheck.result import Verdict
 from gradcheck.search import example_under_way
+from tests import slices
 
 DRAWN = settings(deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 CAUSE = r"(?s)cause .*wrong custom gradient.*remedy"
@@ -60,7 +61,7 @@ def failing(checked: Any) -> Any:
     return test
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@slices.parametrized("order", [1, 2], slices.every(2))
 def test_what_fails_is_diagnosed_once_and_its_message_is_that_of_the_example_alone(order: int) -> None:
     drawn = []
 
