@@ -248,7 +248,7 @@ def test_digits_that_a_cast_hides_are_no_alarm() -> None:
     """In single precision, the change of the large probability is lost, and that of the small one is not."""
     x = [10.0, 0.0, -10.0]
     formed_well = (cast_softmax, lambda x: cast_softmax(x) - 1.14, lambda x: 1e6 * (cast_softmax(x) - 1.14))
-    for f in slices.sliced(formed_well, slices.every(2)):
+    for f in slices.sliced(formed_well, lambda functions: functions[1:2]):
         assert check(f, x, order=2).verdict != "mismatch"
 
     def hidden(x: tf.Tensor) -> tf.Tensor:
@@ -265,11 +265,12 @@ def test_digits_that_a_cast_hides_are_no_alarm() -> None:
     def read(x: tf.Tensor) -> tf.Tensor:
         return cast_softmax(x) - 1.14 if float(x[0]) > 0 else x[0]
 
-    for f in slices.sliced((untraced, read, lambda x: untraced(x) - 1.14), lambda functions: functions[1:]):
+    for f in slices.sliced((untraced, read, lambda x: untraced(x) - 1.14), lambda functions: functions[1:2]):
         assert formed(f, x).wide is None
         assert check(f, x, order=2).verdict != "mismatch"
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_fault_behind_a_cast_is_found(dtype: str) -> None:
     @tf.custom_gradient
@@ -277,6 +278,8 @@ def test_a_fault_behind_a_cast_is_found(dtype: str) -> None:
         return tf.sin(x), lambda upstream: upstream * tf.cos(x) * (1.01 if dtype == "float32" else 2.0)
 
     assert check(lambda x: tf.cast(wrong(tf.cast(x, dtype)), tf.float64), [0.5, 1.0]).verdict == "mismatch"
+    if dtype not in slices.sliced(["float32", "float16", "bfloat16"], lambda dtypes: dtypes[-1:]):
+        return
     layer = keras.layers.Dense(2, activation=wrong, dtype=dtype)
     x = tf.constant([[0.3, 0.6]], dtype)
     layer(x)
@@ -286,7 +289,7 @@ def test_a_fault_behind_a_cast_is_found(dtype: str) -> None:
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "Dense": (lambda **dtype: keras.layers.Dense(3, "tanh", **dtype), (2, 3)),
     "Conv2D": (lambda **dtype: keras.layers.Conv2D(2, 2, **dtype), (1, 3, 3, 2)),
-    "LSTM": (lambda **dtype: keras.layers.LSTM(2, **dtype), (1, 3, 2)),
+    "LSTM": (lambda **dtype: keras.layers.LSTM(1, **dtype), (1, 2, 1)),
     "UnitNormalization": (lambda **dtype: keras.layers.UnitNormalization(**dtype), (2, 4)),
     "UpSampling2D": (lambda **dtype: keras.layers.UpSampling2D(interpolation="bilinear", **dtype), (1, 3, 3, 1)),
     "GlobalMaxPooling2D": (lambda **dtype: keras.layers.GlobalMaxPooling2D(**dtype), (1, 3, 3, 2)),
@@ -354,18 +357,18 @@ def test_the_form_keeps_custom_gradients_or_says_that_it_did_not(name: str) -> N
     assert check(lambda: f(variable), variables=[variable]).verdict == "mismatch"
 
 
-@pytest.mark.parametrize("traced", [False, True])
-def test_a_wrong_custom_gradient_in_a_float32_network_is_found(traced: bool) -> None:
+@pytest.mark.parametrize(
+    ("activation", "verdict"),
+    [(tf.nn.silu, "agree"), (scaled_slope, "mismatch"), (tf.function(scaled_slope), "mismatch")],
+    ids=["right", "wrong", "wrong, traced before"],
+)
+def test_a_wrong_custom_gradient_in_a_float32_network_is_found(activation: Any, verdict: str) -> None:
     keras.utils.set_random_seed(1)
-    right, wrong = (
-        keras.Sequential([keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, activation), keras.layers.Dense(4)])
-        for activation in (tf.nn.silu, tf.function(scaled_slope) if traced else scaled_slope)
-    )
-    images, labels = tf.random.normal([8, 5]), tf.constant([0, 1, 2, 3] * 2)
-    for network, verdict in ((right, "agree"), (wrong, "mismatch")):
-        network(images)
+    layers = keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, activation), keras.layers.Dense(4)
+    network, images, labels = keras.Sequential(layers), tf.random.normal([8, 5]), tf.constant([0, 1, 2, 3] * 2)
+    network(images)
 
-        def loss(network: Any = network) -> tf.Tensor:
-            return tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, network(images), True))
+    def loss() -> tf.Tensor:
+        return tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, network(images), True))
 
-        assert check(loss, variables=network.trainable_variables).verdict == verdict
+    assert check(loss, variables=network.trainable_variables).verdict == verdict
