@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from gradcheck.hunt.graph import Graph, Input, Node
+from tests import slices
+from tests.collecting import collect
 
 QUIET = settings(database=None, deadline=None, max_examples=2000)
 PLAIN = {0.0, 1.0, 2.0, 3.0}
 
 
-def smallest(strategy: st.SearchStrategy[Graph], condition: Callable[[Graph], bool]) -> Graph:
-    return find(strategy, condition, settings=QUIET, random=Random(20261121))
+def smallest(strategy: st.SearchStrategy[Graph], condition: Callable[[Graph], bool], quiet: settings = QUIET) -> Graph:
+    return find(strategy, condition, settings=quiet, random=Random(20261121))
 
 
 @pytest.mark.parametrize("operation", ["sin", "cumprod", "log", "maximum", "reduce_prod", "mul"])
@@ -53,48 +55,53 @@ def test_three_nodes_in_a_row_are_no_more_than_three() -> None:
     assert graph.nodes[2].parents[0] == graph.size - 2
 
 
-def test_a_known_region_is_never_drawn(collecting: Callable[..., Any]) -> None:
+@pytest.mark.sliced
+def test_a_known_region_is_never_drawn() -> None:
     asked: list[tuple[str, int]] = []
 
     def known(op: str, _: Any, arguments: Sequence[np.ndarray[Any, Any]], order: int, _made: Any) -> str | None:
         asked.append((op, order))
         return "zero" if op == "cumprod" and bool((arguments[0] == 0).any()) else None
 
-    collection = collecting(graphs(containing="cumprod", order=2, known=known), 300)
+    collection = collect(graphs(containing="cumprod", order=2, known=known), 300 if slices.exhaustively else 75)
     assert {order for _, order in asked} == {2}
     assert len(collection.graphs) >= 0.97 * collection.attempts
     for graph in collection.graphs:
         assert not any(node.op == "cumprod" and 0.0 in _argument(graph, node) for node in graph.nodes)
 
 
-def test_an_operation_that_is_a_known_defect_for_some_attributes_is_drawn_with_the_others(
-    collecting: Callable[..., Any],
-) -> None:
+def test_an_operation_that_is_a_known_defect_for_some_attributes_is_drawn_with_the_others() -> None:
     def known(op: str, attrs: Mapping[str, Any], *_: Any) -> str | None:
         return "reverse" if op == "cumprod" and not attrs["reverse"] else None
 
-    collection = collecting(graphs(containing="cumprod", known=known), 100)
+    collection = collect(graphs(containing="cumprod", known=known), 100)
     assert len(collection.graphs) >= 0.97 * collection.attempts
     drawn = [node.attributes["reverse"] for graph in collection.graphs for node in graph.nodes if node.op == "cumprod"]
     assert set(drawn) == {True}
 
 
+@pytest.mark.sliced
 def test_an_operation_that_is_a_known_defect_everywhere_is_rejected_and_counted() -> None:
     def known(op: str, *_: Any) -> str | None:
         return "all" if op == "cumprod" else None
 
     with pytest.raises(Unsatisfiable, match=r"(\d+) of \1 test cases failed a"):
-        smallest(graphs(containing="cumprod", known=known), lambda graph: True)
+        smallest(
+            graphs(containing="cumprod", known=known),
+            lambda graph: True,
+            QUIET if slices.exhaustively else settings(QUIET, max_examples=200),
+        )
 
 
-def test_only_the_operations_given_are_drawn(collecting: Callable[..., Any]) -> None:
-    collection = collecting(graphs(operations=("sin", "mul", "log", "sigmoid"), max_nodes=5), 200)
+def test_only_the_operations_given_are_drawn() -> None:
+    collection = collect(graphs(operations=("sin", "mul", "log", "sigmoid"), max_nodes=5), 200)
     assert {node.op for graph in collection.graphs for node in graph.nodes} == {"sin", "mul", "log", "sigmoid"}
     assert max(len(graph.nodes) for graph in collection.graphs) == 5
 
 
-def test_an_operation_meets_its_own_kink(collecting: Callable[..., Any]) -> None:
-    drawn = collecting(graphs(containing="abs"), 200).graphs
+@pytest.mark.sliced
+def test_an_operation_meets_its_own_kink() -> None:
+    drawn = collect(graphs(containing="abs"), 200 if slices.exhaustively else 50).graphs
     assert any(node.op == "abs" and 0.0 in _argument(graph, node) for graph in drawn for node in graph.nodes)
 
 
@@ -112,8 +119,9 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], complaint: str) -> N
         graphs(**arguments)
 
 
-def test_literals_hold_python_numbers_only(collecting: Callable[..., Any]) -> None:
-    for graph in collecting(graphs(), 200).graphs:
+@pytest.mark.sliced
+def test_literals_hold_python_numbers_only() -> None:
+    for graph in collect(graphs(), 200 if slices.exhaustively else 50).graphs:
         for value in graph.inputs:
             assert type(value) is Input
             assert {type(element) for element in value.values} <= {float, complex}

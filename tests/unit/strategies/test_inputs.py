@@ -91,7 +91,7 @@ def test_bounds_are_kept_by_every_dtype(dtype: str, shape: tuple[int | None, ...
         except ValueError:
             refused.append(domain)
             continue
-        for array in sample(strategy, 40):
+        for array in sample(strategy, 40 if slices.exhaustively else 15):
             assert array.dtype == numpy_dtype(dtype)
             parts = np.stack([exact(array).real, exact(array).imag]) if dtype in PARTS else exact(array)
             assert np.all(np.isfinite(parts))
@@ -118,14 +118,18 @@ SPECIAL: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", FLOATING)
-def test_special_values_occur(dtype: str) -> None:
-    strategy = tensors((3,), dtype).map(exact)
-    assert [kind for kind, has in SPECIAL.items() if not occurs(strategy, has)] == []
+EACH_KIND_ONCE = [(FLOATING[place % len(FLOATING)], kind) for place, kind in enumerate(SPECIAL)]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tiny", "huge"), [("float16", 1e-3, 900.0), *((one, 1e-11, 1e12) for one in FLOATING[:2])]
+@slices.parametrized(("dtype", "kind"), product(FLOATING, SPECIAL), lambda _: EACH_KIND_ONCE)
+def test_special_values_occur(dtype: str, kind: str) -> None:
+    assert occurs(tensors((3,), dtype).map(exact), SPECIAL[kind])
+
+
+@slices.parametrized(
+    ("dtype", "tiny", "huge"),
+    [("float16", 1e-3, 900.0), *((one, 1e-11, 1e12) for one in FLOATING[:2])],
+    slices.every(2),
 )
 def test_magnitudes_are_tiny_and_huge(dtype: str, tiny: float, huge: float) -> None:
     strategy = tensors((2,), dtype)
@@ -316,7 +320,7 @@ def test_many_rows_fail_no_health_check() -> None:
 
 PROFILE = """
 from hypothesis import Phase, settings
-settings.register_profile("few", max_examples=20, derandomize=True, database=None, phases=[Phase.generate])
+settings.register_profile("few", max_examples={examples}, derandomize=True, database=None, phases=[Phase.generate])
 settings.load_profile("few")
 """
 WRONG = """
@@ -327,12 +331,13 @@ def potential(x):  # right at first order, wrong at second
 """
 
 
+@pytest.mark.sliced
 def test_the_examples_of_the_readme_pass_and_notice_a_wrong_gradient(tmp_path: Path) -> None:
     """They run in a project of their own, whose Hypothesis has its usual deadline."""
     section = README.read_text(encoding="utf-8").split("## Inputs for your own Hypothesis tests\n")[1].split("\n## ")[0]
     code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
     assert code is not None
-    (tmp_path / "conftest.py").write_text(PROFILE, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(PROFILE.format(examples=20 if slices.exhaustively else 6), encoding="utf-8")
     (tmp_path / "test_mine.py").write_text(code[1], encoding="utf-8")
     (tmp_path / "test_wrong.py").write_text(code[1] + WRONG, encoding="utf-8")
     options = ["-q", "-p", "no:cacheprovider", "-W", "error::gradcheck.InconclusiveWarning"]
@@ -344,8 +349,11 @@ def test_the_examples_of_the_readme_pass_and_notice_a_wrong_gradient(tmp_path: P
     assert "GradientWrongValue" in said or "GradientMissing" in said
 
 
+@pytest.mark.sliced
 def test_the_names_load_on_first_use() -> None:
-    source = "import sys, gradcheck.strategies as s; print('tensorflow' in sys.modules, s.tensors.__name__, *dir(s))"
+    """In the test command, they load no earlier: in this process they have long been loaded."""
+    name = "s.tensors.__name__" if slices.exhaustively else "'tensors'"
+    source = f"import sys, gradcheck.strategies as s; print('tensorflow' in sys.modules, {name}, *dir(s))"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.stdout.split()[:2] == ["False", "tensors"], done.stderr
     assert {"arguments_of", "tensors"} <= set(done.stdout.split()[2:])

@@ -22,14 +22,15 @@ from gradcheck.hunt.graph_json import from_json, to_json
 from gradcheck.hunt.nonsmooth import nonsmooth_nodes
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 from tests import slices
+from tests.collecting import collect
 
 OPERATIONS = tuple(CATALOGUE)
 
 
 def of_every_family(names: Sequence[str]) -> list[str]:
-    """One operation in 25, and the first of each family."""
+    """One operation in 50, and the first of each family."""
     firsts = {CATALOGUE[name].family: name for name in reversed(names)}
-    return [name for place, name in enumerate(names) if place % 25 == 0 or name in firsts.values()]
+    return [name for place, name in enumerate(names) if place % 50 == 0 or name in firsts.values()]
 
 
 SOME = tuple(slices.sliced(OPERATIONS, of_every_family))
@@ -42,10 +43,10 @@ def examples(operations: Sequence[str]) -> int:
 
 
 @pytest.fixture(scope="module")
-def collected(collecting: Callable[..., Any]) -> Callable[..., Any]:
+def collected() -> Callable[..., Any]:
     """Graphs of an order, drawn once; the seed is as much higher, so that the same operations are there at both."""
     return cache(
-        lambda order, operations, count: collecting(graphs(order=order, operations=operations), count, 20261121 + order)
+        lambda order, operations, count: collect(graphs(order=order, operations=operations), count, 20261121 + order)
     )
 
 
@@ -77,7 +78,7 @@ def assert_plain_data(graph: Graph) -> None:
 def test_graphs_are_valid_long_and_full_of_special_values_and_of_values_used_twice(
     collected: Callable[..., Any], order: int, subtests: pytest.Subtests
 ) -> None:
-    collection = collected(order, OPERATIONS, examples(OPERATIONS) if slices.exhaustively else 300)
+    collection = collected(order, OPERATIONS, examples(OPERATIONS) if slices.exhaustively else 150)
     drawn = collection.graphs
     values = list(map(_values, drawn))
     with subtests.test("attempts are valid"):
@@ -121,9 +122,11 @@ def test_most_of_the_operations_but_for_the_looped_ones_turn_up(collected: Calla
 
 
 @pytest.mark.sliced
-def test_every_operation_can_be_asked_for(collecting: Callable[..., Any], subtests: pytest.Subtests) -> None:
+def test_every_operation_can_be_asked_for(subtests: pytest.Subtests) -> None:
     for name in SOME:
         with subtests.test(name):
-            collection = collecting(graphs(containing=name, order=CATALOGUE[name].orders[-1]), 5)
+            collection = collect(
+                graphs(containing=name, order=CATALOGUE[name].orders[-1]), 5 if slices.exhaustively else 3
+            )
             assert len(collection.graphs) >= 0.9 * collection.attempts
             assert all(any(node.op == name for node in graph.nodes) for graph in collection.graphs)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
@@ -58,9 +56,3 @@ def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = SEED
 
     run()
     return collection
-
-
-@pytest.fixture(scope="session")
-def collecting() -> Callable[..., Collection]:
-    """`collect` itself: a strategy, a number of examples, a seed."""
-    return collect
