@@ -80,17 +80,15 @@ WITHOUT_TENSORFLOW = (
 )
 
 
-def test_tensorflow_waits() -> None:
+def test_tensorflow_waits_until_check_brings_it_which_stays_a_function_beside_the_module_of_its_name() -> None:
     """In one process, one after the other: the first that loads it is named, and those after it."""
     loaded = "print({*sys.modules} & {'tensorflow', 'keras'} or 'neither')"
-    told = run("import sys\n" + "\n".join(f"{source}\n{loaded}" for source in WITHOUT_TENSORFLOW)).splitlines()
+    # The last shows that TensorFlow is there: on a machine without it, all would wait.
+    last = "import gradcheck.check; gradcheck.assert_close; print(type(gradcheck.check).__name__)"
+    steps = [f"{source}\n{loaded}" for source in WITHOUT_TENSORFLOW]
+    *told, kind, there = run("\n".join(["import sys", *steps, last, "print('tensorflow' in sys.modules)"])).splitlines()
     assert dict(zip(WITHOUT_TENSORFLOW, told, strict=True)) == dict.fromkeys(WITHOUT_TENSORFLOW, "neither")
-
-
-def test_check_brings_tensorflow_and_stays_a_function_beside_the_module_of_its_name() -> None:
-    # TensorFlow: otherwise test_tensorflow_waits would pass on a machine without it.
-    source = "import sys, gradcheck.check; gradcheck.assert_close; print(type(gradcheck.check).__name__)"
-    assert run(f"{source}; print('tensorflow' in sys.modules)").split() == ["function", "True"]
+    assert (kind, there) == ("function", "True")
 
 
 def test_the_version_is_that_of_the_project() -> None:
