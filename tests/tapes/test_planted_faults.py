@@ -69,7 +69,8 @@ def _never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _stop_gradient_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model takes tf.stop_gradient for tf.identity."""
-    monkeypatch.setitem(operations.OPERATIONS, "stop_gradient", operations.IDENTITY)
+    passing = replace(operations.IDENTITY, text=operations.STOP.text)  # TensorFlow goes on to stop it
+    monkeypatch.setitem(operations.OPERATIONS, "stop_gradient", passing)
 
 
 def _no_ones_for_sources(monkeypatch: pytest.MonkeyPatch) -> None:
