@@ -199,7 +199,7 @@ def test_so_is_a_function_in_float32(factor: float) -> None:
 @slices.parametrized(
     ("factor", "place", "shape"),
     [case for case in product(IN_FLOAT32, PLACES[:6], SHAPES) if case[1:] != (TIE, "scalar")],
-    slices.every(8),
+    slices.every(7),
 )
 def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str, shape: str) -> None:
     fault = Fault(factor, place, shape, 1)

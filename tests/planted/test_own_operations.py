@@ -37,8 +37,8 @@ DRAWN = settings(derandomize=True, database=None, deadline=None, max_examples=50
 
 @pytest.fixture(autouse=True)
 def _own_process() -> Iterator[None]:
-    """Nothing that is registered stays, and a failure shrinks for a few seconds."""
-    before = monitor.install(Monitor(shrink_seconds=2.0))
+    """Nothing that is registered stays, and a failure shrinks for two seconds at most."""
+    before = monitor.install(Monitor(shrink_seconds=2.0 if slices.whole else 0.2))
     yield
     monitor.install(before)
     forget(list(REGISTERED))
