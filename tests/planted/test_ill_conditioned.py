@@ -115,6 +115,7 @@ def with_error(lossy: Lossy, x: Array, error: Array) -> Callable[[Any], Any]:
     return lambda t: lossy.tensors(t) + nothing(t)
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("name", LOSSY)
 def test_what_is_granted_covers_the_true_error(name: str) -> None:
     lossy = LOSSY[name]
@@ -126,6 +127,7 @@ def test_what_is_granted_covers_the_true_error(name: str) -> None:
     assert check(lossy.tensors, x[: 4 // SHARE], order=2).verdict != Verdict.MISMATCH
 
 
+@pytest.mark.sliced
 def test_no_more_is_granted_than_the_values_ask_for() -> None:
     """Where digits are lost, in the median less than 2,000 times the true error: 600 was seen."""
     ratios = []
