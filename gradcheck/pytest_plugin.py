@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
     from gradcheck.hunt.running.worker import Worker
 
-START = time.time()
+BEGUN: pytest.StashKey[float] = pytest.StashKey()
 CONFIGURATION: pytest.StashKey[RunConfiguration] = pytest.StashKey()
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
@@ -52,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--gradcheck-{name}", metavar=metavar, type=kind, default=default, help=text)
     reach = "record what runs of TensorFlow's gradients, for `python -m gradcheck reach` (needs gradcheck[reach])"
     group.addoption("--gradcheck-reach", action="store_true", help=reach)
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Notes when the run began: a process may have several, one after the other."""
+    early_config.stash[BEGUN] = time.time()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,7 +91,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
     minutes = numbers["minutes"]
     shared = getattr(config, "workerinput", {}).get(SENT) or {
         "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}{secrets.token_hex(2)}",
-        "deadline": draw_deadline(minutes, START),
+        "deadline": draw_deadline(minutes, config.stash.get(BEGUN, time.time())),
         "schedule": {} if minutes is None else aggregate.load(reports(config) / aggregate.NAME),
     }
     return RunConfiguration(

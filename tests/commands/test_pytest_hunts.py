@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -180,6 +181,15 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     result = run_here(pytester, "-s", "--gradcheck-minutes=100")
     assert ran(result) == ["sinh", "tan", "other", "exp", "sin"]
     assert {*load(pytester.path / "reports" / "schedule.json").values()} == {2}
+
+
+def test_a_budget_begins_with_its_run_and_not_with_the_process(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600.0)
+    pytester.makepyfile(MANY)
+    run_here(pytester, "--gradcheck-minutes=4").assert_outcomes(passed=5)
 
 
 KEEPING = """
