@@ -1,4 +1,4 @@
-"""What the generated graphs look like as a whole: valid, long, full of special values and of values used twice."""
+"""Statistics of the generated graphs: valid, long, full of special values and of values used twice."""
 
 from __future__ import annotations
 

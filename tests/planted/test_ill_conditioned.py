@@ -95,7 +95,7 @@ def compared(f: Callable[[Any], Any], x: Array) -> Comparison:
 
 @cache
 def comparison_of(name: str) -> Comparison:
-    """That of a formula as it is, at its points."""
+    """The comparison of a formula as it is, at its points."""
     return compared(LOSSY[name].tensors, LOSSY[name].points())
 
 

@@ -46,7 +46,7 @@ def _own_process() -> Iterator[None]:
 
 MANY = 4 * operation_tests.TIMES
 FEW = MANY if slices.whole else 2
-"""So many times a profile's examples: the test command draws few of an operation that is right."""
+"""Multiples of a profile's examples: the test command draws few of an operation that is right."""
 
 
 def hunted(name: str, order: int, mode: Mode = PLAIN, *, times: int = MANY) -> list[GraphFinding]:
