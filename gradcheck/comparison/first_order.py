@@ -26,7 +26,7 @@ from gradcheck.comparison.suspicion import Evidence, moves, residue
 from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
-from gradcheck.result import Verdict
+from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +44,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
         sample = lines.sample()
         return compare_gradients(lines, gradients, sample, first_difference(sample))
     comparison = compare_quickly(lines, gradients)
-    doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
+    comparison = comparison.marked(_nowhere_finite(lines, comparison), Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+    settled = comparison.where(Verdict.AGREE) | comparison.where(Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+    doubtful: Array = np.asarray(~settled.all(axis=1))
     if not doubtful.any():
         return comparison
     close, moving = lines.some(doubtful), moves(directions)
@@ -56,6 +58,15 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
     return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+
+
+def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
+    """Which values are finite neither at the point nor on any step of the first look: no closer one has any, either."""
+    blank = ~np.isfinite(comparison.difference) & ~np.isfinite(comparison.autodiff)
+    places = np.flatnonzero(blank.any(axis=1))
+    if len(places):
+        blank[places] &= ~np.isfinite(lines.some(places).sample(QUICK).values).any(axis=1)
+    return blank
 
 
 def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
