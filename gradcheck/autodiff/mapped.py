@@ -1,7 +1,8 @@
 """A computation at many points: a call for each, eager, or of a graph where that pays and is trusted.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
-few. Nothing under test is computed here, only what it is compared with.
+few, and the call of a graph a hundred, which a graph without a state is spared: it is run at many points by one call.
+Nothing under test is computed here, only what it is compared with.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.coordinates import farthest
 from gradcheck.autodiff.perturbation import perturbing
@@ -28,6 +31,7 @@ Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
 RunGraph = Callable[[list[Any]], list[Any]]
+"""From the tensors of a point, and shared ones, to those that are computed there."""
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
@@ -35,8 +39,9 @@ TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 TRACE_MOST = 1.0
 """or so many seconds: calls that take long run dear kernels rather than very many."""
 
-GRAPH_SECONDS = 1e-4
-"""One call of a graph costs at least this."""
+GRAPH_SECONDS = 1e-5
+"""A point costs at least this where many are taken by one call of a graph; ten times as much, if it is called for each.
+"""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
@@ -61,6 +66,12 @@ SPREAD = 16.0
 BLOCK_BYTES = 2**20
 """Points are made when they are needed, so much memory at a time: new memory costs more to touch than to fill."""
 
+TOGETHER_SECONDS = 0.05
+"""So many points are taken by one call as take this time one by one: Ctrl-C and progress wait no longer."""
+
+STATELESS = {"StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"}
+"""Operations that TensorFlow calls stateful and that change nothing, but for the functions that they call."""
+
 Rows = slice | list[int]
 
 
@@ -78,10 +89,11 @@ class Points:
         """Points whose tensors are the rows of arrays."""
         return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays], computed_bytes)
 
-    def blocks(self, start: int = 0) -> Iterator[list[Array]]:
-        """The points that are made at a time, one array (rows, …) a tensor."""
-        for first in range(start, self.count, self.rows):
-            yield self.at(slice(first, first + self.rows))
+    def blocks(self, start: int = 0, most: float = np.inf) -> Iterator[list[Array]]:
+        """The points that are made at a time, `most` of them at most, one array (rows, …) a tensor."""
+        rows = max(1, int(min(self.rows, most)))
+        for first in range(start, self.count, rows):
+            yield self.at(slice(first, first + rows))
 
     def each(self, start: int = 0) -> Iterator[tuple[Array, ...]]:
         """The tensors of one point after the other."""
@@ -260,32 +272,77 @@ class Mapped:
     ) -> Iterator[Values]:
         """The graph's values, unless they are known by their rows."""
         rows = count()
-        for arrays in points.blocks():
-            # One array becomes a tensor in no less time than ten tensors are taken out of another.
-            block = zip(*(tf.unstack(tf.constant(array)) for array in arrays), strict=True)
+        for arrays in points.blocks(most=TOGETHER_SECONDS / max(self._seconds, GRAPH_SECONDS)):
             # Not around the loop: a generator that is left alone ends later than its caller.
             with graphs_as_traced():
-                values = [
-                    known[row] if row in known else self._run(point, shared)
-                    for point, row in zip(block, rows, strict=False)
-                ]
+                tensors = list(map(tf.constant, arrays))
+                if self._graph is None:
+                    self._graph = self._graph_of([tensor[0] for tensor in tensors], shared)
+                if isinstance(self._graph, TracedGraph) and self._graph.together:
+                    counted(len(arrays[0]))
+                    taken = map(as_array, self._graph.rows(tensors, shared))
+                    values: list[Values] = [list(map(np.asarray, row)) for row in zip(*taken, strict=True)]
+                else:
+                    # One array becomes a tensor in no less time than ten tensors are taken out of another.
+                    block = zip(*map(tf.unstack, tensors), strict=True)
+                    values = [
+                        known[row] if row in known else self._run(point, shared)
+                        for point, row in zip(block, rows, strict=False)
+                    ]
             yield from values
+
+    def _graph_of(self, point: Sequence[Any], shared: Sequence[Any]) -> RunGraph:
+        specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in (*point, *shared)]
+        return graph_of(lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs)
 
     def _run(self, point: Sequence[Any], shared: Sequence[Any]) -> Values:
         counted(1)
-        tensors = [*point, *shared]
-        if self._graph is None:
-            specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
-            self._graph = graph_of(lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs)
-        return list(map(as_array, self._graph(tensors)))
+        assert self._graph is not None
+        return list(map(as_array, self._graph([*point, *shared])))
 
 
-def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> RunGraph:
+@dataclass(frozen=True)
+class TracedGraph:
+    """A traced function, to be run at a point, or, where its runs do not touch one another, at many `together`."""
+
+    traced: Any
+
+    def __call__(self, tensors: list[Any]) -> list[Any]:
+        """What it computes from tensors."""
+        # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
+        return list(self.traced._call_flat(tensors, self.traced.captured_inputs))
+
+    def rows(self, points: Sequence[Any], shared: Sequence[Any]) -> Sequence[Any]:
+        """The same stacked, for the rows of the points' tensors and what all of them share."""
+        outputs = self.traced.outputs
+        found: Sequence[Any] = tf.raw_ops.MapDefun(
+            arguments=points,
+            captured_inputs=[*shared, *self.traced.captured_inputs],
+            output_types=[output.dtype for output in outputs],
+            output_shapes=[output.shape for output in outputs],
+            f=self.traced,
+        )
+        return found
+
+    @cached_property
+    def together(self) -> bool:
+        """Whether MapDefun may run it: it has no state, outputs of the same shapes everywhere, and no GPU."""
+        if context.num_gpus() or not all(output.shape.is_fully_defined() for output in self.traced.outputs):
+            return False
+        graph = self.traced.graph.as_graph_def()
+        nodes = chain(graph.node, *(function.node_def for function in graph.library.function))
+        return not any(map(_changes_something, {node.op for node in nodes}))
+
+
+def _changes_something(operation: str) -> bool:
+    definition = op_def_registry.get(operation)  # None: a function, whose nodes are looked at themselves
+    return definition is not None and definition.is_stateful and operation not in STATELESS
+
+
+def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> TracedGraph:
     """The graph of a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-    graph = tf.function(compute, autograph=False).get_concrete_function(*specs)
-    # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
-    return lambda tensors: list(graph._call_flat(tensors, graph.captured_inputs))
+    return TracedGraph(tf.function(compute, autograph=False).get_concrete_function(*specs))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff import mapped
-from gradcheck.autodiff.mapped import Mapped, Points
+from gradcheck.autodiff.mapped import Mapped, Points, TracedGraph
 from gradcheck.autodiff.perturbation import perturbed_gradients
 
 Array = np.ndarray[Any, Any]
@@ -157,17 +157,75 @@ def test_no_point_stands_alone_where_a_graph_rounds_otherwise() -> None:
     np.testing.assert_array_equal(values, np.sin(POINTS) * (1 + 8 * 2.0**-52))
 
 
-def test_what_a_graph_gave_where_it_was_compared_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[Any] = []
-    plain = Mapped._run
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """At how many points each call of a graph ran it."""
+    counts: list[int] = []
+    together, alone = TracedGraph.rows, TracedGraph.__call__
 
-    def counted(self: Mapped, point: Any, shared: Any) -> Any:
-        runs.append(point)
-        return plain(self, point, shared)
+    def rows(self: TracedGraph, points: Any, shared: Any) -> Any:
+        counts.append(len(points[0]))
+        return together(self, points, shared)
 
-    monkeypatch.setattr(Mapped, "_run", counted)
-    assert in_a_graph(tf.sin)
-    assert len(runs) == len(POINTS)
+    def call(self: TracedGraph, tensors: list[Any]) -> Any:
+        counts.append(1)
+        return alone(self, tensors)
+
+    monkeypatch.setattr(TracedGraph, "rows", rows)
+    monkeypatch.setattr(TracedGraph, "__call__", call)
+    return counts
+
+
+VARIABLE = tf.Variable(2.0, dtype=tf.float64)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: VARIABLE * x,
+        tf.function(lambda x: VARIABLE * x),
+        lambda x: tf.cond(x[0] > 0, lambda: VARIABLE * x, lambda: -x),
+        lambda x: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, VARIABLE * y), (0, x))[1],
+    ],
+    ids=["operations", "tf.function", "cond", "while_loop"],
+)
+def test_a_graph_without_a_state_is_run_at_all_points_by_one_call(f: Callable[..., Any], runs: list[int]) -> None:
+    assert in_a_graph(f)
+    assert runs == [3, len(POINTS)]
+
+
+def updated(x: Any) -> Any:
+    """Twice the point, by way of a variable, in which runs at the same time would get in one another's way."""
+    VARIABLE.assign(x[0])
+    try:
+        return tf.stack([VARIABLE + x[0], 2 * x[1]])
+    finally:
+        VARIABLE.assign(2.0)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        updated,
+        tf.function(updated, autograph=False),
+        lambda x: tf.py_function(lambda y: y * 2.0, [x], tf.float64),
+        number_of_ones,
+    ],
+    ids=["variable", "in a tf.function", "py_function", "several sizes"],
+)
+def test_a_graph_with_a_state_is_run_point_by_point_and_not_again_where_it_was_compared(
+    f: Callable[..., Any], runs: list[int]
+) -> None:
+    assert in_a_graph(f)
+    assert runs == [1] * len(POINTS)
+
+
+def test_points_that_take_long_are_taken_one_by_one(runs: list[int]) -> None:
+    whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53, seconds=mapped.TOGETHER_SECONDS / 2)
+    whole._graph = whole._graph_of([tf.constant(POINTS[0])], [])
+    whole._tried = whole._trusted = True
+    whole([POINTS])
+    assert runs == [2] * (len(POINTS) // 2)
 
 
 def test_shared_tensors_are_given_at_every_point() -> None:
