@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests import slices
-
 from .conftest import ROOT, Environment, run
 
 VERBOSE = ("-v", "-p", "no:cacheprovider")
@@ -23,15 +21,6 @@ MENDED = (
     ("tf.stop_gradient(gate)  # right, but a part of its own derivative is lost", "gate"),
 )
 WRONG = {("fused_exponential", 1), ("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}
-SMALL = """
-from gradcheck.strategies import operation_tests, profiles
-
-profiles.EXAMPLES["ci"] = 1
-operation_tests.MOST_NODES = (1, 2)
-"""
-"""A conftest.py with which the project hunts for seconds: a fifth of the examples, in graphs of two operations."""
-LEFT_OUT = {("fused_gate", 1)}
-FEW = ("--gradcheck-shrinking=1", "-k", "not fused_gate-order1 and not (fused_gate and in_a_mode)")
 
 
 @pytest.fixture
@@ -40,10 +29,10 @@ def project(tmp_path: Path) -> Path:
     return shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
 
 
-def checked(project: Path, environment: Environment, *options: str) -> subprocess.CompletedProcess[str]:
+def checked(project: Path, environment: Environment) -> subprocess.CompletedProcess[str]:
     """Its CI script."""
     path = f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}"
-    return run("env", f"PATH={path}", "bash", project / "ci.sh", *VERBOSE, *options, cwd=project)
+    return run("env", f"PATH={path}", "bash", project / "ci.sh", *VERBOSE, cwd=project)
 
 
 def reports(project: Path) -> dict[tuple[str, int], Any]:
@@ -52,16 +41,14 @@ def reports(project: Path) -> dict[tuple[str, int], Any]:
     return {(one["signature"]["operation"], one["signature"]["order"]): one for one in read}
 
 
-@pytest.mark.sliced
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.name != "posix", reason="the script is for a POSIX shell")
 def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, installed: Environment) -> None:
-    if not slices.exhaustively:
-        (project / "conftest.py").write_text(SMALL)
-    done = checked(project, installed, *(() if slices.exhaustively else FEW))
+    done = checked(project, installed)
     told = done.stdout + done.stderr
     assert done.returncode == 1, told
     found = reports(project)
-    assert set(found) == WRONG - (set() if slices.exhaustively else LEFT_OUT), told
+    assert set(found) == WRONG, told
     for one in found.values():
         assert one["signature"]["kind"] == "wrong value"
         assert one["confirmation"]["returncode"] == 1, one["confirmation"]["output"]
@@ -76,8 +63,7 @@ def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, instal
     for path in project.glob("reports/fused_*.html"):
         assert "The script needs TensorFlow, NumPy, gradcheck and activations." in path.read_text()
         assert "issue form" not in path.read_text()
-    if slices.exhaustively:
-        _replayed_as_wrong(project, installed)
+    _replayed_as_wrong(project, installed)
     _replayed_as_mended(project, installed)
 
 

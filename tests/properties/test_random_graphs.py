@@ -1,4 +1,4 @@
-"""Free random graphs of all operations of the catalogue."""
+"""Free random graphs of all operations of the catalogue; the test command draws a fifth of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from gradcheck.defects import known
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
+from tests import slices
 
-LONGER = 10
+LONGER = 10 if slices.whole else 2
 GROUP = "(random graphs)"
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("order", [1, 2])
 @settings(max_examples=LONGER * settings().max_examples)
 @given(data=st.data())

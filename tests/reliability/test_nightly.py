@@ -23,7 +23,6 @@ from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
 from gradcheck.result import Finding, Kind
-from tests import slices
 from tests.reliability.conftest import LATE, example, started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +218,8 @@ def test_ctrl_c_ends_the_night(nightly: ModuleType, tmp_path: Path) -> None:
     assert len(rounds.seeds) == 2
 
 
-@slices.parametrized(("ops", "shard"), [("exp", "1/89"), ("exp,tan", "1/4")], slices.every(2))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("ops", "shard"), [("exp", "1/89"), ("exp,tan", "1/4")])
 def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(
     tmp_path: Path, ops: str, shard: str
 ) -> None:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, read
-from tests import slices
 from tests.reliability.conftest import LATE, ONE, TWO, Suite
 
 TIMED = ("index.html", "summary.md")
@@ -30,10 +29,9 @@ def timeless(run: HuntRun) -> Any:
     )
 
 
-@slices.parametrized(
-    ("workers", "planted"),
-    [(ONE, "planted_wrong,sin"), (TWO, "planted_wrong,sin,planted_wrong_too,exp")],
-    slices.every(2),
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("workers", "planted"), [(ONE, "planted_wrong,sin"), (TWO, "planted_wrong,sin,planted_wrong_too,exp")]
 )
 def test_workers_and_none_find_the_same(suite: Suite, tmp_path: Path, workers: tuple[str, ...], planted: str) -> None:
     runs = {}
