@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,7 +24,6 @@ import gradcheck
 from gradcheck.hunt.domains import DOMAINS
 from tests import slices
 
-README = Path(__file__).resolve().parents[3] / "README.md"
 FLOATING = [dtype for dtype in DTYPES if dtype.startswith(("float", "bfloat"))]
 ALWAYS = settings(max_examples=2000, database=None, derandomize=True)
 UNSHRUNK = settings(ALWAYS, phases=[Phase.generate])
@@ -316,37 +313,6 @@ def test_a_shape_that_a_strategy_draws_is_refused_when_it_is_drawn() -> None:
 def test_many_rows_fail_no_health_check() -> None:
     assert len(sample(arguments_of([tf.TensorSpec((None, 64))] * 8), 30)) == 30
     assert len(sample(arguments_of([tf.TensorSpec((None, None, None, None))] * 3), 30)) == 30
-
-
-PROFILE = """
-from hypothesis import Phase, settings
-settings.register_profile("few", max_examples={examples}, derandomize=True, database=None, phases=[Phase.generate])
-settings.load_profile("few")
-"""
-WRONG = """
-
-@tf.custom_gradient
-def potential(x):  # right at first order, wrong at second
-    return tf.reduce_sum(x**2) / 2, lambda upstream: upstream * tf.stop_gradient(x)
-"""
-
-
-@pytest.mark.sliced
-def test_the_examples_of_the_readme_pass_and_notice_a_wrong_gradient(tmp_path: Path) -> None:
-    """They run in a project of their own, whose Hypothesis has its usual deadline."""
-    section = README.read_text(encoding="utf-8").split("## Inputs for your own Hypothesis tests\n")[1].split("\n## ")[0]
-    code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
-    assert code is not None
-    (tmp_path / "conftest.py").write_text(PROFILE.format(examples=20 if slices.exhaustively else 6), encoding="utf-8")
-    (tmp_path / "test_mine.py").write_text(code[1], encoding="utf-8")
-    (tmp_path / "test_wrong.py").write_text(code[1] + WRONG, encoding="utf-8")
-    options = ["-q", "-p", "no:cacheprovider", "-W", "error::gradcheck.InconclusiveWarning"]
-    usual = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST")}
-    command = [sys.executable, "-m", "pytest", *options, "test_mine.py", "test_wrong.py::test_stiffness"]
-    said = subprocess.run(command, cwd=tmp_path, env=usual, capture_output=True, text=True, check=False).stdout
-    assert "1 failed, 3 passed" in said, said
-    assert "FAILED test_wrong.py::test_stiffness" in said, said
-    assert "GradientWrongValue" in said or "GradientMissing" in said
 
 
 @pytest.mark.sliced

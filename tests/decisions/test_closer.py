@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +21,6 @@ from tests import slices
 from tests.verdicts import check
 
 Array = np.ndarray[Any, Any]
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 POINTS = 40
 
 MISSED = {"curvature": 4.0}
@@ -32,11 +28,8 @@ MISSED = {"curvature": 4.0}
 
 
 @pytest.fixture(scope="module")
-def nonsmooth() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        yield importlib.import_module("nonsmooth")
-        sys.modules.pop("nonsmooth", None)
+def nonsmooth(instrument: Callable[[str], Any]) -> Any:
+    return instrument("nonsmooth")
 
 
 @dataclass(frozen=True)

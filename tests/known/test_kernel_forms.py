@@ -13,7 +13,7 @@ from gradcheck.documents import plain
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.kernel_forms import drawn_samples, own_samples, with_kernels, wrong_alone
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = {one.name: one for one in known.load(COMMITTED)}
 
 

@@ -1,0 +1,76 @@
+"""The examples of the README for Hypothesis: by themselves, and in a project of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, settings
+
+from gradcheck import GradientMissing, GradientWrongValue, InconclusiveWarning
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+WRONG = """
+
+@tf.custom_gradient
+def potential(x):  # right at first order, wrong at second
+    return tf.reduce_sum(x**2) / 2, lambda upstream: upstream * tf.stop_gradient(x)
+"""
+PROFILE = """
+from hypothesis import Phase, settings
+settings.register_profile("few", max_examples=20, derandomize=True, database=None, phases=[Phase.generate])
+settings.load_profile("few")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the examples, and with one more function, whose gradient is wrong."""
+    section = README.read_text(encoding="utf-8").split("## Inputs for your own Hypothesis tests\n")[1].split("\n## ")[0]
+    code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
+    assert code is not None
+    (tmp_path / "test_mine.py").write_text(code[1], encoding="utf-8")
+    (tmp_path / "test_wrong.py").write_text(code[1] + WRONG, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def _few_examples() -> Iterator[None]:
+    """A few examples of each test, with the usual deadline of Hypothesis."""
+    before = settings.get_current_profile_name()
+    few = settings(max_examples=6, derandomize=True, database=None, phases=[Phase.generate], deadline=200)
+    settings.register_profile("few", few)
+    settings.load_profile("few")
+    yield
+    settings.load_profile(before)
+
+
+@pytest.mark.usefixtures("_few_examples")
+def test_the_examples_pass_and_notice_a_wrong_gradient(project: Path) -> None:
+    right, wrong = (runpy.run_path(str(project / name)) for name in ("test_mine.py", "test_wrong.py"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InconclusiveWarning)
+        for name in ("test_loss", "test_layer", "test_stiffness"):
+            right[name]()
+        with pytest.raises((GradientWrongValue, GradientMissing)):
+            wrong["test_stiffness"]()
+
+
+@pytest.mark.exhaustive
+def test_so_they_do_in_a_project_of_their_own(project: Path) -> None:
+    """With the plugin for pytest, and the usual deadline of Hypothesis."""
+    (project / "conftest.py").write_text(PROFILE, encoding="utf-8")
+    options = ["-q", "-p", "no:cacheprovider", "-W", "error::gradcheck.InconclusiveWarning"]
+    usual = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST")}
+    command = [sys.executable, "-m", "pytest", *options, "test_mine.py", "test_wrong.py::test_stiffness"]
+    said = subprocess.run(command, cwd=project, env=usual, capture_output=True, text=True, check=False).stdout
+    assert "1 failed, 3 passed" in said, said
+    assert "FAILED test_wrong.py::test_stiffness" in said, said
+    assert "GradientWrongValue" in said or "GradientMissing" in said
