@@ -1,15 +1,15 @@
 """Derivatives that are wrong at one isolated point: where an input, or what becomes of it, has exactly a special value.
 
 Every factor at every place, for functions and for graphs of the hunt, and at both orders; the shapes take turns, so
-that each meets every factor and every place. In the test command the orders take turns as well, and functions with
-graphs. A fault of the first order spoils the gradient, and with it the second derivative; one of the second order only
+that each meets every factor and every place. In the test command each place has one factor in a function and another
+one in a graph, and the orders take turns. A fault of the first order spoils the gradient, and with it the second derivative; one of the second order only
 the latter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,14 +95,14 @@ IN_FLOAT32 = (0.0, 0.5, np.nan, 1.01)
 
 
 def taking_turns(subject: int, *, orders: bool = True) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Each factor at each place once: in a function or in an operation, and at either order."""
+    """A factor at each place, in a function another one than in an operation; each place has one of the orders."""
 
     def chosen(cases: Sequence[Any]) -> Sequence[Any]:
         turns = [(FACTORS.index(factor), PLACES.index(place), order) for factor, place, order in cases]
         return [
             case
             for case, (i, j, order) in zip(cases, turns, strict=True)
-            if (i // 2 + j) % 2 == subject and (order == 1 + (i + j) % 2 or not orders)
+            if i == 2 * (j + subject) % len(FACTORS) and (order == 1 + j % 2 or not orders)
         ]
 
     return chosen
@@ -199,7 +199,8 @@ def test_so_is_a_function_in_float32(factor: float) -> None:
 @slices.parametrized(
     ("factor", "place", "shape"),
     [case for case in product(IN_FLOAT32, PLACES[:6], SHAPES) if case[1:] != (TIE, "scalar")],
-    slices.every(7),
+    # Each place once: with one of the factors, in one of the shapes.
+    lambda _: [(IN_FLOAT32[i % 4], place, SHAPES[(i + 1) % 4]) for i, place in enumerate(PLACES[:6])],
 )
 def test_a_function_in_float32_is_wrong_at_a_point(factor: float, place: float | str, shape: str) -> None:
     fault = Fault(factor, place, shape, 1)
@@ -219,7 +220,7 @@ def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, orde
 @slices.parametrized(
     ("factor", "order"),
     product(FACTORS, ORDERS),
-    lambda _: [(np.nan, 1), (SMALL, 2)],
+    lambda _: [(SMALL, 1), (np.nan, 2)],
 )
 def test_a_mode_is_wrong_at_a_point(factor: float, order: int, plant: Any) -> None:
     fault = Fault(factor, 1.0, "behind other nodes", order)
@@ -227,14 +228,14 @@ def test_a_mode_is_wrong_at_a_point(factor: float, order: int, plant: Any) -> No
     assert {finding.kind for finding in result.findings} == {Kind.MODES}
 
 
-@pytest.mark.parametrize("factor", FACTORS)
+@slices.parametrized("factor", FACTORS, slices.every(2))
 def test_a_mode_is_right_where_the_plain_derivative_is_wrong_at_a_point(factor: float, plant: Any) -> None:
     fault = Fault(factor, 1.0, "behind other nodes", 1)
     result = hunted(fault, plant, (1,), TRACED, eagerly=True)[1]
     assert fault.seen_in(result)
 
 
-@slices.parametrized("factor", FACTORS, slices.every(2))
+@slices.parametrized("factor", FACTORS, lambda factors: factors[2::2])
 def test_one_of_many_elements_is_wrong_at_a_point(factor: float) -> None:
     x = np.linspace(-1.7, 1.9, 60)
     x[17] = 1.0
@@ -276,15 +277,11 @@ def test_every_shape_meets_every_factor_and_every_place() -> None:
     assert {(place, shape) for _, place, shape in met} == set(product(PLACES, SHAPES)) - {(TIE, "scalar")}
 
 
-def test_those_of_the_test_command_have_each_pair_of_a_factor_a_place_a_shape_an_order_and_a_subject() -> None:
-    subjects = (FUNCTION_CALL, OPERATION)
+@pytest.mark.parametrize("subject", [FUNCTION_CALL, OPERATION])
+def test_those_of_the_test_command_have_each_factor_place_shape_and_order_in_either_subject(subject: int) -> None:
     met = [
-        (factor, place, shape, order, subject)
-        for subject in subjects
+        (factor, place, shape, order)
         for factor, place, order in taking_turns(subject)(FAULTS)
         for shape in shapes(factor, place, order)
     ]
-    axes: tuple[Sequence[Any], ...] = (FACTORS, PLACES, SHAPES, ORDERS, subjects)
-    for one, other in combinations(range(len(axes)), 2):
-        pairs = set(product(axes[one], axes[other])) - {(TIE, "scalar")}
-        assert {(row[one], row[other]) for row in met} == pairs
+    assert list(map(set, zip(*met, strict=True))) == list(map(set, (FACTORS, PLACES, SHAPES, ORDERS)))

@@ -71,7 +71,7 @@ def test_the_plain_derivative_is_right_where_another_is_wrong(order: int) -> Non
         assert trial.run(SINE, (order,)).result.verdict == Verdict.AGREE
 
 
-@slices.parametrized(("mode", "order"), TRACED, in_turn(1), ids=str)
+@slices.parametrized(("mode", "order"), TRACED, lambda cases: in_turn(1)(cases)[::2], ids=str)
 def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None:
     with wrong_where_traced():
         checked = trial.run(SINE, (order,), mode=mode)
@@ -142,6 +142,7 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
     assert "RuntimeError: no loops today" in finding.reason
 
 
+@pytest.mark.exhaustive
 def test_one_mode_knows_nothing_of_another() -> None:
     """A pushforward makes tf.cond hand out more, which pfor cannot stack."""
     graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("cond_with_effect", 0, flag=True),))
