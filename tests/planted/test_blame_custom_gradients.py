@@ -76,8 +76,8 @@ class Activated(keras.layers.Layer):  # type: ignore[misc]
         return self.activation(x)
 
 
-def perceptron(activation: Activation, width: int = 5) -> tuple[Any, Any]:
-    layers = [float64(keras.layers.Dense, width, "tanh") for _ in range(2)]
+def perceptron(activation: Activation) -> tuple[Any, Any]:
+    layers = [float64(keras.layers.Dense, 5, "tanh") for _ in range(2)]
     model = keras.Sequential([layers[0], Activated(activation), layers[1], float64(keras.layers.Dense, 1)])
     return model, NUMBERS.normal(size=(3, 2))
 
@@ -144,9 +144,9 @@ def assert_blamed(diagnosis: Diagnosis, function: Any) -> None:
 @slices.parametrized(
     ("architecture", "fault"),
     product(MODELS, FAULTS),
-    # Each fault is in one model, and each model has one or two of the faults.
+    # Each fault is in one model; none is in the transformer, which costs most.
     lambda cases: [
-        (model, fault) for model, fault in cases if MODELS.index(model) == FAULTS.index(fault) % len(MODELS)
+        (model, fault) for model, fault in cases if MODELS.index(model) == (0, 1, 0, 3, 0, 1)[FAULTS.index(fault)]
     ],
     ids=lambda one: one.__name__,
 )
@@ -155,9 +155,16 @@ def test_in_the_middle_of_a_model(architecture: Any, fault: Any) -> None:
     assert_blamed(diagnosis_of(check(lambda x: tf.reduce_sum(model(x) ** 2), x)), fault)
 
 
-def test_in_a_training_step() -> None:
-    model, x = perceptron(gated, width=2)
+def one_layer() -> tuple[Any, Any]:
+    """A model with the function behind a layer of one weight, and three rows."""
+    dense = float64(keras.layers.Dense, 1, use_bias=False)
+    model, x = keras.Sequential([dense, Activated(gated)]), NUMBERS.normal(size=(3, 1))
     model(x)
+    return model, x
+
+
+def test_in_a_training_step() -> None:
+    model, x = one_layer()
 
     def step() -> Any:
         with tf.GradientTape() as tape:
@@ -173,7 +180,7 @@ def test_in_a_training_step() -> None:
 
 
 def test_in_a_train_step_of_keras() -> None:
-    model, x = perceptron(gated, width=2)
+    model, x = one_layer()
     model.compile("sgd", "mse")
     batch = tf.constant(x), tf.ones((3, 1), tf.float64)
     model.train_on_batch(*batch)
@@ -184,7 +191,7 @@ def test_in_a_train_step_of_keras() -> None:
     assert_blamed(diagnosis_of(caught.value.result), gated)
 
 
-@slices.parametrized(("shape", "factor"), product([None, (3, 2)], [1.0, 2.0]), slices.every(3))
+@slices.parametrized(("shape", "factor"), product([None, (3, 1)], [1.0, 2.0]), slices.every(3))
 def test_that_gives_rows(shape: Any, factor: float) -> None:
     """Rows that know the shape of their table, or not: tapes and optimizers take both."""
     rows = tf.constant([0, 2, 2])
@@ -194,7 +201,7 @@ def test_that_gives_rows(shape: Any, factor: float) -> None:
         known = None if shape is None else tf.constant(shape)
         return tf.gather(table, rows), lambda dy: tf.IndexedSlices(factor * dy, rows, known)
 
-    table, optimizer = tf.Variable(np.ones((3, 2))), keras.optimizers.SGD(0.1)
+    table, optimizer = tf.Variable(np.ones((3, 1))), keras.optimizers.SGD(0.1)
 
     def loss() -> Any:
         return tf.reduce_sum(lookup(table) ** 2)
@@ -296,15 +303,16 @@ def test_that_is_wrong_when_differentiated_again() -> None:
     assert "differentiated again" in diagnosis_of(result).evidence
 
 
-def test_a_hundred_layers() -> None:
+@slices.parametrized(("layers", "width"), [(20, 3), (100, 8)], lambda cases: cases[:1])
+def test_many_layers(layers: int, width: int) -> None:
     """Finding the one operation takes at most ten times the gradients that the check takes which failed."""
-    kernels = [np.linalg.qr(NUMBERS.normal(size=(8, 8)))[0] for _ in range(100)]
-    x, taken = NUMBERS.normal(size=(2, 8)), Counter[str]()
+    kernels = [np.linalg.qr(NUMBERS.normal(size=(width, width)))[0] for _ in range(layers)]
+    x, taken = NUMBERS.normal(size=(2, width)), Counter[str]()
 
     def deep(x: Any) -> Any:
         for number, kernel in enumerate(kernels):
             x = tf.asinh(tf.matmul(x, kernel))
-            x = gated(x) if number == 50 else x
+            x = gated(x) if number == layers // 2 else x
         return tf.reduce_sum(x)
 
     def counted(name: str, gradient: Any) -> Any:
@@ -316,5 +324,5 @@ def test_a_hundred_layers() -> None:
         before = taken.total()
         diagnosis = diagnosis_of(check(deep, x))
     assert_blamed(diagnosis, gated)
-    assert "100 operations looked at, from the target back to this one" in diagnosis.evidence
+    assert f"{layers} operations looked at, from the target back to this one" in diagnosis.evidence
     assert 0 < before < taken.total() < 12 * before

@@ -181,9 +181,8 @@ def test_in_a_train_step_of_keras() -> None:
             return tf.sqrt(positive)
 
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(3), Rooted(name="rooted"), keras.layers.Dense(1)]
-    model = keras.Sequential(layers)
-    batch = tf.constant([[1.0, -2.0], [0.5, 3.0]]), tf.ones((2, 1))
+    model = keras.Sequential([keras.layers.Dense(3, use_bias=False), Rooted(name="rooted")])
+    batch = tf.constant([[1.0, -2.0], [0.5, 3.0]]), tf.ones((2, 3))
     model(batch[0])
     model.compile("sgd", "mse")
     diagnosis = diagnosis_of(explain(model.train_step, batch))
@@ -231,7 +230,7 @@ def test_at_second_order() -> None:
 @slices.parametrized(
     "way",
     [unused_logarithm, unused_quotient, saturated, exponent],
-    lambda ways: ways[::2],
+    lambda ways: ways[-1:],
     ids=lambda way: way.__name__,
 )
 def test_at_second_order_of_what_is_not_finite_at_first(way: Any) -> None:

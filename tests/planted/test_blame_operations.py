@@ -202,8 +202,8 @@ def test_a_second_derivative_that_is_a_tenth_too_large(model: Any, gradient: str
 
 def test_in_a_layer_of_keras(plant: Plant) -> None:
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(2, "tanh", name="first"), keras.layers.Dense(2, "sigmoid", name="second")]
-    model = keras.Sequential([*layers, keras.layers.Dense(1)])
+    first = keras.layers.Dense(1, "tanh", use_bias=False, name="first")
+    model = keras.Sequential([first, keras.layers.Dense(1, "sigmoid", use_bias=False, name="second")])
     batch = tf.constant(NUMBERS.normal(size=(3, 2)).astype(np.float32)), tf.ones((3, 1))
     model(batch[0])
     model.compile("sgd", "mse")

@@ -2,8 +2,8 @@
 
 Every factor at every place, for functions and for graphs of the hunt, and at both orders; the shapes take turns, so
 that each meets every factor and every place. In the test command each place has one factor in a function and another
-one in a graph, and the orders take turns. A fault of the first order spoils the gradient, and with it the second derivative; one of the second order only
-the latter.
+one in a graph, and the orders take turns. A fault of the first order spoils the gradient, and with it the second
+derivative; one of the second order only the latter.
 """
 
 from __future__ import annotations
