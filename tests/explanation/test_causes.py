@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Result, explain
+from tests import slices
 
 HERE = Path(__file__)
 Code = Callable[[], Any]
@@ -234,20 +235,22 @@ def last(result: Result) -> tuple[Cause | None, float | None]:
     return (None, None) if diagnosis is None else (diagnosis.cause, diagnosis.lost)
 
 
-MAKES_VARIABLES, REFUSES = (state_beside, later_model), (python_number, numpy_ufunc)
+EAGER = (state_beside, later_model, python_number, numpy_ufunc)
+"""What a tf.function refuses: variables that are made inside, and NumPy."""
 
 
-@pytest.mark.parametrize("code", CAUSES, ids=lambda code: code.__name__)
-def test_the_first_answer_is_the_cause(code: Code, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
+@slices.parametrized(
+    ("code", "traced"),
+    [(code, traced) for code in CAUSES for traced in (False, True) if not traced or code not in EAGER],
+    # One form each, in turn.
+    lambda _: [(code, number % 2 == 1 and code not in EAGER) for number, code in enumerate(CAUSES)],
+    ids=lambda one: getattr(one, "__name__", str(one)),
+)
+def test_the_first_answer_is_the_cause(code: Code, traced: bool, lines: Callable[..., str]) -> None:
     cause, lost = CAUSES[code]
-    text = lines(code, TEXTS[code.__name__])
-    with subtests.test("in eager code"):
-        result = explain(code)
-        assert last(result) == (cause, None if lost is None else pytest.approx(lost, rel=1e-6))
-        assert without_bounds(str(result)) == text
-    if code not in (*MAKES_VARIABLES, *REFUSES):
-        with subtests.test("inside of a tf.function"):
-            assert without_bounds(str(explain(tf.function(code)))) == text
+    result = explain(tf.function(code) if traced else code)
+    assert last(result) == (cause, None if lost is None else pytest.approx(lost, rel=1e-6))
+    assert without_bounds(str(result)) == lines(code, TEXTS[code.__name__])
 
 
 def test_a_function_below_the_tape_hides_nothing() -> None:

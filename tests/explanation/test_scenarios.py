@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -457,19 +458,24 @@ ALIKE = {"a1", "b1", "d1", "d2", "d5", "d8", "d10"}
 """Programs that lose nothing, beside a5, b2, b4, d3, d7, d9, d11 and d17, which lose nothing either."""
 
 
-@slices.parametrized("name", PROGRAMS, lambda names: [name for name in names if name not in ALIKE])
-def test_what_the_person_sees(name: str, lines: Callable[..., str], subtests: pytest.Subtests) -> None:
+@slices.parametrized(
+    ("name", "traced"),
+    product(PROGRAMS, (False, True)),
+    lambda _: zip([name for name in PROGRAMS if name not in ALIKE], cycle((False, True))),
+)
+def test_what_the_person_sees(name: str, traced: bool, lines: Callable[..., str]) -> None:
+    """In eager code and inside of a tf.function, which take turns in the test command."""
     program = PROGRAMS[name]
     wanted = lines(program, TEXTS[name])
-    with subtests.test("in eager code"):
+    if traced:
+        text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
+        eager, other = TRACED.get(name, ("", ""))
+        assert eager in wanted
+        assert text == (wanted.replace(eager, other) if eager else wanted + other)
+    else:
         result = explain(program())
         assert str(result) == wanted
         assert name not in LOST or lost(result) == [LOST[name]]
-    with subtests.test("inside of a tf.function"):
-        text = re.sub(r"Cannot convert .*", "Cannot #", str(explain(tf.function(program()))))
-        eager, traced = TRACED.get(name, ("", ""))
-        assert eager in wanted
-        assert text == (wanted.replace(eager, traced) if eager else wanted + traced)
 
 
 def test_every_program_that_loses_nothing_gets_no_complaint() -> None:
