@@ -20,11 +20,11 @@ Z = tf.constant([1 + 2j, 3 - 1j], tf.complex128)
 
 def real(sources: list[Any]) -> list[Any]:
     x, y = sources[:2]
-    return [tf.sin(x) * y, tf.reduce_sum(x**3) + y**2]
+    return [tf.sin(x) * y, tf.reduce_sum(x * x) * y]
 
 
 def holomorphic(sources: list[Any]) -> list[Any]:
-    return [tf.signal.fft(sources[0]) * sources[0] ** 2]
+    return [tf.signal.fft(sources[0]) * sources[0] * sources[0]]
 
 
 REAL = [[tf.constant([1.0, -2.0, 0.5], tf.float64), tf.constant(3.0, tf.float64)]]
