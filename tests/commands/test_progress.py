@@ -1,11 +1,10 @@
-"""A long check in a process of its own: its bar on a terminal, and a signal from outside."""
+"""The bar of a long check, on a terminal of its own."""
 
 from __future__ import annotations
 
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -95,39 +94,3 @@ def test_a_long_check_shows_a_bar_but_not_in_ci_on_a_dumb_terminal_or_without_ri
     assert [where for where, _ in places] == ["in CI", "on a dumb terminal", "without rich"]
     assert [where for where, text in places if "gradcheck of" in text] == []
     assert "Traceback" not in shown
-
-
-GRAPH = """
-import signal
-import sys
-import numpy as np
-import tensorflow as tf
-import gradcheck
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-x, counter = tf.Variable(np.linspace(1.0, 2.0, 4)), tf.Variable(0)
-
-
-def loss():
-    counter.assign_add(1)
-    tf.print("running", output_stream=sys.stdout)
-    return tf.reduce_sum(tf.while_loop(lambda n, _: n < 2000, lambda n, y: [n + 1, tf.sin(y)], [0, x * 1.0])[1])
-
-
-try:
-    gradcheck.check(loss, variables=[x], order=2)
-    print("ended")
-except KeyboardInterrupt:
-    print("left as it was:", x.numpy().tolist() == np.linspace(1.0, 2.0, 4).tolist() and int(counter) == 0)
-"""
-
-
-def test_a_signal_from_outside() -> None:
-    settings = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen([sys.executable, "-uc", GRAPH], stdout=subprocess.PIPE, env=settings, text=True) as process:
-        assert process.stdout is not None
-        for _ in range(12):
-            assert process.stdout.readline() == "running\n"
-        process.send_signal(signal.SIGINT)
-        rest = process.stdout.read().splitlines()
-    assert rest[-1] == "left as it was: True"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,4 +145,26 @@ def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> 
         gradcheck.check(loss, variables=[x], order=2)
     assert len(runs) == 6
     assert x.numpy().tolist() == [1.5, 0.5]
+    assert int(counter) == 0
+
+
+def test_a_signal_from_outside_while_a_graph_runs(tmp_path: Path) -> None:
+    x, counter, pipe = tf.Variable(np.linspace(1.0, 2.0, 4)), tf.Variable(0), tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def loss() -> Any:
+        counter.assign_add(1)
+        tf.print("running", output_stream=f"file://{pipe}")
+        return tf.reduce_sum(tf.while_loop(lambda n, _: n < 2000, lambda n, y: [n + 1, tf.sin(y)], [0, x * 1.0])[1])
+
+    def interrupt() -> None:
+        for _ in range(12):
+            assert lines.readline() == "running\n"
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with os.fdopen(os.open(pipe, os.O_RDWR), encoding="utf-8") as lines:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            gradcheck.check(loss, variables=[x], order=2)
+    assert x.numpy().tolist() == np.linspace(1.0, 2.0, 4).tolist()
     assert int(counter) == 0
