@@ -9,6 +9,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests import slices
+
 Step = Callable[[], Any]
 
 
@@ -27,7 +29,15 @@ def optimizer() -> Any:
     return keras.optimizers.SGD(0.1)
 
 
-@pytest.fixture(params=["eager", "tf.function"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Takes steps in both forms, in the test command as a tf.function; a test may choose its forms itself."""
+    chosen = any("traced" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "traced" in metafunc.fixturenames and not chosen:
+        forms = slices.sliced(("eager", "tf.function"), lambda forms: forms[1:])
+        metafunc.parametrize("traced", [pytest.param(form, marks=pytest.mark.sliced) for form in forms], indirect=True)
+
+
+@pytest.fixture
 def traced(request: pytest.FixtureRequest) -> Callable[[Step], Step]:
     """Leaves a step eager, or makes a tf.function of it."""
     return tf.function if request.param == "tf.function" else lambda step: step

@@ -123,7 +123,7 @@ def test_nor_in_a_train_step_that_returns_a_dict() -> None:
     class Forgetful(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.all = keras.layers.Dense(1)
+            self.all = keras.layers.Dense(1, use_bias=False)
 
         def call(self, x: Any) -> Any:
             return self.all(x)

@@ -48,7 +48,7 @@ def weights() -> tf.Variable:
 
 
 @pytest.mark.sliced
-@settings(max_examples=12 if slices.whole else 3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12 if slices.whole else 2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batch=st.lists(samples, min_size=1, max_size=4), divisor=st.sampled_from([1, 2, 7]), at=samples)
 def test_c3_linearity_over_any_minibatch(weights: tf.Variable, batch: Any, divisor: int, at: Any) -> None:
     """The sum of the samples' gradients is the gradient of the sum of their losses; so it is for any multiple."""
@@ -105,12 +105,9 @@ def test_c5_gradients_from_replicas() -> None:
     ]
 
 
-@pytest.mark.sliced
+@pytest.mark.exhaustive
 def test_c5_gradients_from_processes(weights: tf.Variable) -> None:
-    """Each process has half of the samples, and the other's gradients come through a pipe.
-
-    With --exhaustive half of these are lost; the test command loses some of a replica's, above.
-    """
+    """Each process has half of the samples, and the other's gradients come through a pipe."""
     weights.assign([0.7, -0.3])
     with processes.other() as pipe:
 
@@ -121,6 +118,5 @@ def test_c5_gradients_from_processes(weights: tf.Variable) -> None:
             return loss + other_loss, [gradient + share * other_gradient]
 
         assert assert_step(step, 1.0, variables=[weights]).verdict == "agree"
-        for share in slices.sliced((0.5,), lambda _: ()):
-            with pytest.raises(gradcheck.GradientWrongValue):
-                assert_step(step, share, variables=[weights])
+        with pytest.raises(gradcheck.GradientWrongValue):
+            assert_step(step, 0.5, variables=[weights])
