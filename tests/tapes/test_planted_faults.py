@@ -138,7 +138,7 @@ FAULTS = [
 ]
 
 
-RARE = {_stop_gradient_passes}
+RARE = {_stop_gradient_passes, _tapes_cannot_be_reset}
 """Hundreds of programs run before the first one that shows it: with --exhaustive alone."""
 
 
