@@ -220,7 +220,7 @@ def test_a_coordinate_that_is_faint_beside_the_others_is_looked_at_without_them(
     assert [finding.index for finding in check(weighted(0.01), x).findings] == [(3,)]
 
 
-@slices.parametrized("wrong", range(0, 20, 3), slices.every(6))
+@slices.parametrized("wrong", range(0, 20, 3), lambda places: places[-1:])
 def test_so_is_an_output(wrong: int, points: list[int]) -> None:
     matrix = np.random.default_rng(0).normal(size=(20, 40))
     factor = np.where(np.arange(20) == wrong, 1.001, 1.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from gradcheck.result import Verdict
+from tests import slices
 from tests.verdicts import check
 
 
@@ -27,7 +28,7 @@ def dent(size: float, width: float) -> Any:
     return f
 
 
-@pytest.mark.parametrize(
+@slices.parametrized(
     "f",
     [
         corner(1e-9, 1e-10),
@@ -38,14 +39,14 @@ def dent(size: float, width: float) -> Any:
         dent(1e-9, 1e-10),
         dent(1e-5, 1e-11),
     ],
+    slices.every(3),
 )
 def test_what_is_too_narrow_for_values_but_not_for_gradients_is_no_mismatch(f: Any) -> None:
     """Right derivatives; in the values the narrow part is smaller than their rounding."""
     assert not check(f, np.array([1.0]), order=2).findings
 
 
-@pytest.mark.parametrize("narrow", [1e-5, 1e-7])
-@pytest.mark.parametrize("f", [corner, dent])
+@slices.parametrized("f, narrow", product([corner, dent], [1e-5, 1e-7]), slices.every(3))
 def test_what_values_show_of_a_wrong_gradient_stays_a_mismatch(f: Any, narrow: float) -> None:
     """The gradient of a narrow part that the values do not have, as wide as they can tell."""
 
