@@ -16,6 +16,7 @@ from gradcheck.hunt import graph_check, trial
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
+from tests import slices
 from tests.planting import planted
 
 
@@ -69,6 +70,7 @@ def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> Non
         assert trial.run(stuck, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+@pytest.mark.exhaustive
 def test_nor_is_it_one_at_a_kink() -> None:
     """The smaller singular value is the rounding of the larger one, 1e10, and so is what becomes of its reciprocal."""
     rounded = graph(
@@ -99,13 +101,13 @@ def behind_a_tie(*operations: str) -> Graph:
     )
 
 
-@pytest.mark.parametrize("operation", ["MaxPool3D", "Softplus", "Cos"])
-def test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_is(operation: str) -> None:
+def test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_is() -> None:
     """The slope falls by 2e-4 of itself within the rounding of 5.7. Whichever element wins a broken tie is larger."""
     drawn = behind_a_tie("softplus", "keras_rad2deg", "cos", "atanh")
     assert trial.run(drawn, (1,)).result.verdict == Verdict.AGREE
-    with planted([operation], lambda right: lambda op, *given: 1.05 * right(op, *given)):
-        assert trial.run(drawn, (1,)).result.verdict == Verdict.MISMATCH
+    for operation in ("MaxPool3D", "Softplus", "Cos"):
+        with planted([operation], lambda right: lambda op, *given: 1.05 * right(op, *given)):
+            assert trial.run(drawn, (1,)).result.verdict == Verdict.MISMATCH, operation
 
 
 @pytest.mark.parametrize(
@@ -263,11 +265,14 @@ LOST_DIGITS = {
 
 """Each of these was a false alarm once; the right derivatives are known in closed form, and are TensorFlow's."""
 
-LONG = "a loss of 8e-9 that is the logarithm of 1 + 8e-9"
+LONG = {
+    "a loss of 8e-9 that is the logarithm of 1 + 8e-9",
+    "terms of 1e17 that cancel in the backward pass",
+}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name == LONG else ()) for name in LOST_DIGITS]
+    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in LONG else ()) for name in LOST_DIGITS]
 )
 def test_lost_digits_are_no_mismatch(name: str) -> None:
     drawn, verdicts = LOST_DIGITS[name]
@@ -335,6 +340,7 @@ def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
     assert trial.run(drawn, (1,)).result.orders[1].verdict != Verdict.MISMATCH
 
 
+@pytest.mark.exhaustive
 def test_a_transition_within_the_finest_step_is_no_mismatch_though_it_passes_for_noise() -> None:
     """mpmath has 3.86728447e-10 for what autodiff gives as 3.86728427e-10, and the differences as 2.8e-14."""
     inputs = [[[1.0, 0.0, 1.0]], [[0.01, 1e9, 1e6], [1e4, 7.3e4, -250.0]], [0.25, 4.0, 0.25], [[1e9, 7.3e6, 745.0]]]
@@ -389,18 +395,19 @@ def clipped_beside() -> Graph:
     )
 
 
-@pytest.mark.parametrize("orders", [(2,), (1, 2)])
+@slices.parametrized("orders", [(2,), (1, 2)], slices.every(2))
 def test_a_coordinate_without_a_first_derivative_makes_no_second_one_wrong(orders: tuple[int, ...]) -> None:
     second = trial.run(clipped_beside(), orders).result.orders[2]
     assert (second.verdict, second.reasons, second.notes) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,), ())
 
 
-@pytest.mark.parametrize("orders", [(2,), (1, 2)])
+@slices.parametrized("orders", [(2,), (1, 2)], lambda cases: cases[-1:])
 def test_what_is_wrong_without_that_coordinate_is_wrong(orders: tuple[int, ...]) -> None:
     with planted(["TanhGrad"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
         assert trial.run(clipped_beside(), orders).result.orders[2].verdict == Verdict.MISMATCH
 
 
+@pytest.mark.exhaustive
 def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -> None:
     """The norm has a kink at a solution of zero, which is 6e-13 beside one element of the matrix."""
     drawn = graph(
