@@ -16,6 +16,7 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.given import GivenGradient
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.sources import Source, parse_arguments
+from tests import slices
 from tests.verdicts import check
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +113,13 @@ RIGHT: dict[str, tuple[Callable[..., Any], Constrained]] = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
+OF_EACH_SET = [
+    *("cholesky, batch", "cholesky, float32", "cholesky, condition 2e7", "eigvalsh", "eigvalsh, complex"),
+    *("inverse, complex", "forward substitution", "back substitution", "divergence, float32", "median", "gaps"),
+]
+
+
+@slices.parametrized("name", RIGHT, lambda _: OF_EACH_SET)
 def test_right_functions_agree(name: str) -> None:
     f, given = RIGHT[name]
     result = check(f, given, order=2)
@@ -171,14 +178,10 @@ def off_by(f: Callable[[Any], Any], error: Array) -> Callable[[Any], Any]:
     """The scalar function `f` with an error in its gradient."""
 
     @tf.custom_gradient
-    def planted(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = f(x)
-        gradient = tape.gradient(y, x) + tf.constant(error, x.dtype)
-        return y, lambda dy: tf.cast(dy, x.dtype) * gradient
+    def nothing(x: Any) -> Any:
+        return tf.zeros([], tf.float64), lambda dy: tf.cast(dy, x.dtype) * tf.constant(error, x.dtype)
 
-    return planted
+    return lambda x: f(x) + nothing(x)
 
 
 def unit(shape: tuple[int, ...], *index: int, size: complex = 1e-6) -> Array:
