@@ -27,9 +27,9 @@ def half_wrong(x: Any) -> Any:
 def explained(wrong: set[int], activation: Any = half_wrong) -> Result:
     """What explain says of a training step with so many layers, of which some have another activation."""
     rng = np.random.default_rng(0)
-    kernels = [tf.Variable(np.linalg.qr(rng.normal(size=(3, 3)))[0], name=f"kernel{i}") for i in range(LAYERS)]
-    biases = [tf.Variable(0.1 * rng.normal(size=3), name=f"bias{i}") for i in range(LAYERS)]
-    x = tf.constant(rng.normal(size=(4, 3)))
+    kernels = [tf.Variable(np.linalg.qr(rng.normal(size=(2, 2)))[0], name=f"kernel{i}") for i in range(LAYERS)]
+    biases = [tf.Variable(0.1 * rng.normal(size=2), name=f"bias{i}") for i in range(LAYERS)]
+    x = tf.constant(rng.normal(size=(3, 2)))
 
     def step() -> Any:
         with tf.GradientTape() as tape:
