@@ -170,7 +170,7 @@ def assert_blamed(diagnosis: Diagnosis, operation: str, line: str) -> None:
     assert " looked at" in diagnosis.evidence
 
 
-@slices.parametrized("model", MODELS, slices.every(2), ids=lambda model: model.__name__)
+@slices.parametrized("model", MODELS, slices.every(4), ids=lambda model: model.__name__)
 def test_a_registered_gradient_that_is_a_tenth_too_large(model: Any, plant: Plant) -> None:
     line, operation = marked(model)
     x = NUMBERS.normal(size=(4, 3))
@@ -244,7 +244,7 @@ WITH_ZEROS = np.array([[0.5, -1.0, 2.0], [0.0, 1.5, 0.75], [0.0, 0.0, 1.25]])
 @slices.parametrized(
     ("model", "order"),
     [(cumulated, 1), (cumulated, 2), (multiplied, 2), (bessel, 1), (information, 1), (powers, 2)],
-    slices.every(2),
+    lambda cases: [cases[0], cases[-1]],  # each order once
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_defects_of_tensorflow_between_other_layers(model: Any, order: int) -> None:
@@ -278,7 +278,8 @@ ORDERS_AND_DTYPES = [(1, "float64"), (2, "float32"), (1, "float32"), (2, "float6
 def test_right_models_are_blamed_for_nothing(subtests: pytest.Subtests) -> None:
     cases = [(number, *one) for number in range(len(RIGHT)) for one in ORDERS_AND_DTYPES]
     for number, order, dtype in slices.sliced(
-        cases, lambda cases: [case for case in cases if case[1:] == ORDERS_AND_DTYPES[case[0] % 4]]
+        cases,
+        lambda cases: [case for case in cases if case[0] % 2 == 0 and case[1:] == ORDERS_AND_DTYPES[case[0] // 2 % 4]],
     ):
         with subtests.test(model=number, order=order, dtype=dtype):
             assert_nothing_blamed(number, order, dtype)

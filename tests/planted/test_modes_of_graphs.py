@@ -56,8 +56,9 @@ def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> AbstractC
     return planted(("Sin", "Cos"), faulty)
 
 
+@pytest.mark.sliced
 def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(subtests: pytest.Subtests) -> None:
-    for mode, order in CASES:
+    for mode, order in slices.sliced(CASES, in_turn(1)):
         with subtests.test(mode=str(mode), order=order):
             result = trial.run(SINE, (order,), mode=mode).result.orders[order]
             assert result.verdict == Verdict.AGREE
