@@ -76,7 +76,7 @@ def computed_in_a_list() -> Any:
 CUTS = [printed, asked, measured, handed_over, as_an_array, computed_in_a_list]
 
 
-@slices.parametrized("code", CUTS, slices.every(2), ids=lambda code: code.__name__)
+@slices.parametrized("code", CUTS, slices.every(3), ids=lambda code: code.__name__)
 def test_the_read_that_is_the_cut_is_told_from_those_that_are_not(code: Code) -> None:
     (one,) = explain(code).sources
     assert one.diagnosis is not None
