@@ -17,6 +17,7 @@ from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, value
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
+from tests import slices
 from tests.planting import planted
 
 DRAWS = 6
@@ -141,15 +142,20 @@ def test_what_a_coarse_kernel_has_lost_beside_its_reference_shows() -> None:
     assert trial.run(kept.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
 
 
+@pytest.mark.sliced
 def test_what_squaring_has_lost_of_a_matrix_exponential_shows() -> None:
-    """Of a matrix of norm 1e12 the value is off by 2e-5 of itself; what is lost does not vary with the input."""
+    """Of a matrix of norm 1e12 the value is off by 2e-5 of itself; what is lost does not vary with the input.
+
+    With --exhaustive, the graph is decided, too.
+    """
     matrix = [[0.073, 1e12], [-9.42, -4.0]]
     lost = problem(graph(matrix, Node.of("matrix_exponential", 0), Node.of("keras_percentage_error", 1, 0)))
     with mpmath.workdps(60):
         right = mpmath.expm(mpmath.matrix(matrix), method="taylor")
     off = np.abs(lost.intermediates[1] - np.array(right.tolist(), np.float64))
     assert 1e6 * UNIT * np.abs(lost.intermediates[1]).max() < off.max() < 10 * lost.lost[1].min()
-    assert trial.run(lost.graph, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
+    if slices.whole:
+        assert trial.run(lost.graph, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
     moderate = problem(graph([[0.5, 1.0], [-2.0, 0.25]], Node.of("matrix_exponential", 0)))
     assert moderate.lost[1].max() < 20 * UNIT
     assert trial.run(moderate.graph, (2,)).result.orders[2].verdict == Verdict.AGREE

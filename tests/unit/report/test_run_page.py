@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.result import Kind
 
+COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 Parsed = Callable[[str], Any]
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|"
@@ -189,7 +191,13 @@ def test_a_run_without_known_defects_has_no_page_of_them(tmp_path: Path) -> None
     assert "known.html" not in paths[0].read_text()
 
 
-def test_a_run_is_written_whole_with_the_page_that_it_links_to(run: HuntRun, parsed: Parsed, tmp_path: Path) -> None:
+def test_a_run_is_written_whole_with_the_page_that_it_links_to(
+    run: HuntRun, parsed: Parsed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "known").mkdir()
+    for name in {each.name for each in run.known}:
+        copy(COMMITTED / f"{name}.json", tmp_path / "known")
+    monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path / "known"))
     paths = write_run(run, tmp_path / "new")
     assert [path.name for path in paths] == ["index.html", "summary.md", "known.html"]
     linked = {one.name for one in known.records()}
@@ -201,7 +209,7 @@ def test_a_run_is_written_whole_with_the_page_that_it_links_to(run: HuntRun, par
     assert {link.partition("#")[2] for link in links if link.startswith("known.html#")} <= anchors
     (tmp_path / "file").touch()
     with pytest.raises(ReportError, match="the report of the run could not be written to"):
-        write_run(run, tmp_path / "file")
+        write_run(HuntRun(), tmp_path / "file")
 
 
 def test_the_report_of_a_run_needs_no_tensorflow(tmp_path: Path) -> None:

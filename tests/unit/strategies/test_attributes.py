@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from gradcheck.strategies.graphs import signatures, starts
 from gradcheck.strategies.values import alternatives, attributes, offered
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.opspec import Choice, Indices
+from tests import slices
 
 OPERATIONS = [(op, shapes) for op in CATALOGUE for shapes in signatures(op, starts(op)[0])[:2] if offered(op, shapes)]
 DIFFERENT = {tuple(offered(op, shapes).items()): (op, shapes) for op, shapes in OPERATIONS}.values()
@@ -34,7 +36,8 @@ def _are_offered(op: str, shapes: Any, chosen: Mapping[str, Any]) -> bool:
     return chosen.keys() == what.keys() and all(_admitted(what[name], value) for name, value in chosen.items())
 
 
-@settings(max_examples=25, database=None, derandomize=True, deadline=None)
+@pytest.mark.sliced
+@settings(max_examples=25 if slices.whole else 10, database=None, derandomize=True, deadline=None)
 @given(st.data())
 def test_attributes_are_what_the_operation_offers(data: st.DataObject) -> None:
     """Of two operations that offer the same, one: a draw depends on nothing else."""

@@ -23,6 +23,7 @@ from hypothesis.errors import NoSuchExample
 import gradcheck
 from gradcheck.hunt.domains import DOMAINS
 from tests import slices
+from tests.verdicts import check
 
 FLOATING = [dtype for dtype in DTYPES if dtype.startswith(("float", "bfloat"))]
 ALWAYS = settings(max_examples=2000, database=None, derandomize=True)
@@ -126,7 +127,7 @@ def test_special_values_occur(dtype: str, kind: str) -> None:
 @slices.parametrized(
     ("dtype", "tiny", "huge"),
     [("float16", 1e-3, 900.0), *((one, 1e-11, 1e12) for one in FLOATING[:2])],
-    slices.every(2),
+    lambda dtypes: dtypes[:2],
 )
 def test_magnitudes_are_tiny_and_huge(dtype: str, tiny: float, huge: float) -> None:
     strategy = tensors((2,), dtype)
@@ -148,15 +149,14 @@ def test_values_lie_near_both_ends_as_near_as_the_dtype_has_them(dtype: str) -> 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "complex64", "int32"])
 def test_zero_and_one_are_probabilities_and_no_numbers_between_them(dtype: str) -> None:
-    for end in (0, 1):
-        assert any(np.any(x.real == end) for x in sample(tensors((2,), dtype, "probabilities")))
-        if dtype != "int32":
-            assert not any(np.any(x.real == end) for x in sample(tensors((2,), dtype, (0, 1))))
+    for domain, ends in (("probabilities", {0, 1}), *([((0, 1), set[int]())] if dtype != "int32" else [])):
+        drawn = np.concatenate(sample(tensors((2,), dtype, domain)))
+        assert {0, 1} & set(drawn.real.tolist()) == ends
 
 
 def test_integers_of_a_range_are_all_drawn() -> None:
     assert set(np.concatenate(sample(tensors((3,), "int64", range(4)))).tolist()) == {0, 1, 2, 3}
-    assert {9, 0} <= set(np.concatenate(sample(tensors((3,), "int32", range(10)), 500)).tolist())
+    assert {9, 0} <= set(np.concatenate(sample(tensors((3,), "int32", range(10)), 200)).tolist())
     assert set(np.concatenate(sample(tensors((3,), "bool"))).tolist()) == {True, False}
 
 
@@ -200,7 +200,7 @@ def test_a_gradient_that_is_wrong_at_a_zero_is_found_and_shrunk() -> None:
         return y, lambda upstream: upstream * tf.math.divide_no_nan(y, x)
 
     def is_wrong(x: np.ndarray[Any, Any]) -> bool:
-        return gradcheck.check(product, x).verdict == "mismatch"
+        return check(product, x).verdict == "mismatch"
 
     assert sorted(first(tensors((2,), domain=(-9, 9)), is_wrong).tolist()) == [0, 1]
 
