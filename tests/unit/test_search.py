@@ -28,7 +28,7 @@ calls: Counter[str] = Counter()
 
 @tf.custom_gradient
 def own_square(x: Any) -> Any:
-    return x**2, lambda upstream: upstream * tf.where(tf.abs(x) > 1, 3 * x, 2 * x)
+    return x * x, lambda upstream: upstream * tf.where(tf.abs(x) > 1, 3 * x, 2 * x)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def failing(checked: Any) -> Any:
     """A test that holds a function which counts its failures against drawn numbers."""
 
-    @given(st.sampled_from((0.5, 2.0, 3.0, 4.0, 5.0)))
+    @given(st.sampled_from((0.5, 2.0, 3.0)))
     @DRAWN
     def test(x: float) -> None:
         try:
