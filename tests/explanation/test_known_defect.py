@@ -36,13 +36,15 @@ def diagnosis(f: Any, *inputs: Any, order: int = 1) -> Any:
     ],
 )
 def test_it_is_named_with_its_releases_and_the_code_that_is_right(f: Any, inputs: tuple[Any, ...], name: str) -> None:
-    found = diagnosis(f, *inputs)
+    with pytest.raises(gradcheck.GradientMismatch, match="known defect of TensorFlow") as caught:
+        gradcheck.assert_close(f, *inputs)
+    assert caught.value.result is not None
+    found = caught.value.result.findings[0].diagnosis
+    assert found is not None
     assert found.cause is Cause.KNOWN_DEFECT
     assert found.evidence.startswith(f"{name}, in TensorFlow since 2.")
     assert "write, as for the example of the record" in found.remedy
     assert "y = " in found.remedy
-    with pytest.raises(gradcheck.GradientMismatch, match="known defect of TensorFlow"):
-        gradcheck.assert_close(f, *inputs)
 
 
 def test_a_remedy_for_more_than_the_operation_at_fault_says_that_it_is_of_an_example() -> None:
@@ -76,8 +78,8 @@ def test_a_kernel_that_its_gradient_runs_anew_leaves_the_call_to_be_named() -> N
 
 
 def test_a_second_derivative_whose_first_is_wrong_has_the_same_cause() -> None:
-    layer = tf.keras.layers.SpectralNormalization(tf.keras.layers.Dense(3, dtype="float64"), dtype="float64")
-    x = np.random.default_rng(0).normal(size=(2, 4))
+    layer = tf.keras.layers.SpectralNormalization(tf.keras.layers.Dense(2, dtype="float64"), dtype="float64")
+    x = np.random.default_rng(0).normal(size=(2, 2))
     layer(x)
     variables = [variable.value for variable in layer.trainable_variables]
     result = gradcheck.check(lambda x: layer(x, training=True), x, order=2, variables=variables)
@@ -86,7 +88,9 @@ def test_a_second_derivative_whose_first_is_wrong_has_the_same_cause() -> None:
     assert causes[2].evidence.startswith("the first derivative is wrong already: ")
 
 
-@slices.parametrized("name", ["BatchNormalization", "LayerNormalization", "GroupNormalization"], slices.every(2))
+@slices.parametrized(
+    "name", ["BatchNormalization", "LayerNormalization", "GroupNormalization"], lambda names: names[-1:]
+)
 def test_every_wrong_entry_of_a_layer_has_the_cause(name: str) -> None:
     """The outputs of a batch that is normalized have a constant sum, whose derivatives say nothing."""
     options = {"groups": 2} if name == "GroupNormalization" else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import keras
@@ -110,8 +111,14 @@ def inside(f: Any, *inputs: Any) -> set[tuple[str, str, int]]:
     return {(one.kernel, each.defect.name, each.order) for one in found for each in one.defects if each.inside}
 
 
-@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.record}-{call.function}")
+def called(call: Any) -> str:
+    return f"{call.record}-{call.function}" if isinstance(call, Call) else "tf.function" if call else "eager"
+
+
+@slices.parametrized(
+    *("call, traced", product(CALLS, (False, True)), lambda cases: [*cases[::4], *cases[3::4]]),  # one each, by turns
+    ids=called,
+)
 def test_a_call_is_named_inside_of_the_region_and_not_outside(call: Call, traced: bool) -> None:
     f = tf.function(call.f, autograph=False) if traced else call.f
     wanted = (call.function, call.record, call.order)
@@ -123,8 +130,8 @@ SLOW = "tf.image.per_image_standardization"
 
 
 @slices.parametrized(
-    *("call", CALLS, lambda calls: [call for call in calls[::2] if call.function != SLOW]),
-    ids=lambda call: f"{call.record}-{call.function}",
+    *("call", CALLS, lambda calls: [call for call in calls[::4] if call.function != SLOW]),
+    ids=called,
 )
 def test_a_check_names_the_record_and_the_remedy(call: Call) -> None:
     found = gradcheck.check(call.f, call.inside, order=call.order)
