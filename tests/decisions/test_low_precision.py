@@ -11,6 +11,7 @@ import tensorflow as tf
 from gradcheck import Kind
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.opening import open_function
+from tests import slices
 from tests.verdicts import check
 
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -178,3 +179,34 @@ def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
 
     assert verdict([-8.274022, 27.558075, 10.412432, -7.8142405], 1.0) == "inconclusive"
     assert [verdict([-1.274, 0.558, 0.4124, -0.8142], factor) for factor in (1.0, 1.0001)] == ["agree", "mismatch"]
+
+
+def cast_softmax(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum([1.14, 0.5, 0.44] * tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), tf.float64))
+
+
+@pytest.mark.sliced
+def test_digits_that_a_cast_hides_are_no_alarm() -> None:
+    """In single precision, the change of the large probability is lost, and that of the small one is not."""
+    x = [10.0, 0.0, -10.0]
+    formed_well = (cast_softmax, lambda x: cast_softmax(x) - 1.14, lambda x: 1e6 * (cast_softmax(x) - 1.14))
+    for f in slices.sliced(formed_well, lambda functions: functions[1:2]):
+        assert check(f, x, order=2).verdict != "mismatch"
+
+    def hidden(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda x: cast_softmax(tf.constant(x)).numpy(), [x], tf.float64)
+
+    @tf.custom_gradient
+    def untraced(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = cast_softmax(x)
+        gradient = tape.gradient(y, x)
+        return tf.constant(y.numpy()), lambda upstream: upstream * gradient
+
+    def read(x: tf.Tensor) -> tf.Tensor:
+        return cast_softmax(x) - 1.14 if float(x[0]) > 0 else x[0]
+
+    for f in slices.sliced((untraced, read, lambda x: untraced(x) - 1.14), lambda functions: functions[1:2]):
+        assert with_float64_form(open_function(f, (x,), None)).wide is None
+        assert check(f, x, order=2 if slices.whole else 1).verdict != "mismatch"

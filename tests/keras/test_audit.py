@@ -77,3 +77,11 @@ def test_a_saved_keras_model_is_read(tmp_path: Path) -> None:
     assert {one.kernel for one in result.operations} == {"Cumprod"}
     assert result.looked_at > 20
     assert any("the values" in note for note in result.notes)
+
+
+def test_a_layer_that_is_mostly_right_in_a_region_is_wrong_on_silence() -> None:
+    silent = tf.zeros((1, 512))
+    layer = keras.layers.MelSpectrogram(fft_length=64, sequence_stride=32, num_mel_bins=4)
+    answers = [told(audit(layer, sound))["keras.layers.MelSpectrogram"] for sound in (silent, silent + tf.range(512.0))]
+    name = "keras_mel_spectrogram-silence-order2"
+    assert [{one: inside for one, _, inside in row}[name] for row in answers] == [True, None]

@@ -20,16 +20,19 @@ def scaled_slope(x: tf.Tensor) -> Any:
     return y, lambda upstream: upstream * (1 - y * y) * tf.cast(1.02, x.dtype)
 
 
-@pytest.mark.parametrize("factor", [1.01, 0.0, -1.0, float("nan")])
-def test_a_gradient_of_ones_own(factor: float) -> None:
+def test_a_gradient_of_ones_own() -> None:
     weights = tf.Variable([0.5, -1.0, 2.0], dtype=tf.float64)
 
     def loss() -> tf.Tensor:
         return tf.reduce_sum(tf.sin(weights))
 
+    def times(factor: float) -> Any:
+        return lambda: [tf.cos(weights) * factor]
+
     assert spot_check(loss, weights, lambda: tf.cos(weights)).verdict == "agree"
-    assert spot_check(loss, [weights], lambda: [tf.cos(weights) * factor]).verdict == "mismatch"
     assert spot_check(loss, [weights], lambda: [None]).verdict == "mismatch"
+    for factor in (1.01, 0.0, -1.0, float("nan")):
+        assert spot_check(loss, [weights], times(factor)).verdict == "mismatch", factor
 
 
 @pytest.mark.parametrize("own", [False, True])

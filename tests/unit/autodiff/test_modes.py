@@ -48,12 +48,13 @@ def test_first_derivatives_are_those_of_a_plain_tape(mode: Mode) -> None:
 @pytest.mark.sliced
 @pytest.mark.parametrize("mode", SECOND, ids=str)
 def test_second_derivatives_are_those_of_plain_tapes(mode: Mode) -> None:
-    directions = [[X + 1.0, Y], [X * 0.0, Y * 2.0]]
+    few = slices.sliced(SECOND, slices.every(8))
+    directions = [[X + 1.0, Y], [X * 0.0, Y * 2.0]][: 2 if mode in few else 1]
     taken, plain = (second_pullbacks(one, real, [X, Y], REAL[0], directions) for one in (mode, PLAIN))
     assert_equal(taken[0], plain[0])
     for row, other in zip(taken[1], plain[1], strict=True):
         assert_equal(row, other)
-    if mode in slices.sliced(SECOND, slices.every(8)):
+    if mode in few:
         taken, plain = (second_pullbacks(one, holomorphic, [Z], COMPLEX[0], [COMPLEX[1]]) for one in (mode, PLAIN))
         assert_equal(taken[1][0], plain[1][0])
 

@@ -13,6 +13,7 @@ from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_document
+from tests import slices
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 TWO = literal([1.0, 2.0])
@@ -24,8 +25,9 @@ def test_every_drawn_graph_is_admitted_with_its_values(graph: Graph) -> None:
         np.testing.assert_array_equal(admitted, value)
 
 
+@pytest.mark.sliced
 def test_every_known_defect_is_admitted(subtests: pytest.Subtests) -> None:
-    for defect in load(COMMITTED):
+    for defect in slices.sliced(load(COMMITTED), slices.every(5)):
         with subtests.test(defect.name):
             admit(from_document(defect.graph))
 

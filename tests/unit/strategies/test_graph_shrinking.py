@@ -63,7 +63,7 @@ def test_a_known_region_is_never_drawn() -> None:
         asked.append((op, order))
         return "zero" if op == "cumprod" and bool((arguments[0] == 0).any()) else None
 
-    collection = collect(graphs(containing="cumprod", order=2, known=known), 300 if slices.exhaustively else 75)
+    collection = collect(graphs(containing="cumprod", order=2, known=known), 300 if slices.exhaustively else 40)
     assert {order for _, order in asked} == {2}
     assert len(collection.graphs) >= 0.97 * collection.attempts
     for graph in collection.graphs:
@@ -125,7 +125,7 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], complaint: str) -> N
 
 @pytest.mark.sliced
 def test_literals_hold_python_numbers_only() -> None:
-    for graph in collect(graphs(), 200 if slices.exhaustively else 50).graphs:
+    for graph in collect(graphs(), 200 if slices.exhaustively else 25).graphs:
         for value in graph.inputs:
             assert type(value) is Input
             assert {type(element) for element in value.values} <= {float, complex}

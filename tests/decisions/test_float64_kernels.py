@@ -15,7 +15,7 @@ from gradcheck.autodiff.opening import open_function
 from tests import slices
 from tests.verdicts import check
 
-IMAGE, SPACE = (1, 3, 4, 2), (1, 3, 4, 3, 2)
+BATCH, IMAGE, SPACE = (1, 3, 4, 2), (1, 3, 4, 1), (1, 3, 4, 3, 1)
 
 
 def batch_norm(training: bool, factor: float = 1.0) -> Callable[..., Any]:
@@ -45,7 +45,7 @@ def resized(method: str, **options: Any) -> Callable[..., Any]:
 
 
 LSTM = (3, 1, 1), (3, 8), (8,), (1, 2)
-NORM = IMAGE, (2,), (2,)
+NORM = BATCH, (2,), (2,)
 KERNELS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], set[str]]] = {
     "batch norm": (batch_norm(True), NORM, {"FusedBatchNormV3"}),
     "batch norm, moving averages": (batch_norm(True, 0.9), NORM, {"FusedBatchNormV3"}),
