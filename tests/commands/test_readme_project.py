@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 def _few_examples() -> Iterator[None]:
     """A few examples of each test, with the usual deadline of Hypothesis."""
     before = settings.get_current_profile_name()
-    few = settings(max_examples=6, derandomize=True, database=None, phases=[Phase.generate], deadline=200)
+    few = settings(max_examples=4, derandomize=True, database=None, phases=[Phase.generate], deadline=200)
     settings.register_profile("few", few)
     settings.load_profile("few")
     yield

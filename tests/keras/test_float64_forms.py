@@ -87,8 +87,8 @@ def scaled_slope(x: tf.Tensor) -> Any:
 )
 def test_a_wrong_custom_gradient_in_a_float32_network_is_found(activation: Any, verdict: str) -> None:
     keras.utils.set_random_seed(1)
-    layers = keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, activation), keras.layers.Dense(4)
-    network, images, labels = keras.Sequential(layers), tf.random.normal([8, 5]), tf.constant([0, 1, 2, 3] * 2)
+    layers = keras.layers.Dense(4, "tanh"), keras.layers.Dense(4, activation), keras.layers.Dense(4)
+    network, images, labels = keras.Sequential(layers), tf.random.normal([4, 3]), tf.constant([0, 1, 2, 3])
     network(images)
 
     def loss() -> tf.Tensor:
