@@ -111,8 +111,7 @@ DECIDED = [
 FACTORS = (0.0, 0.5, 1.00001)
 
 
-@pytest.mark.sliced
-@pytest.mark.parametrize("name", [*DECIDED, "l2_normalize at 0"])
+@slices.parametrized("name", [*DECIDED, "l2_normalize at 0"], slices.every(2))
 def test_points_near_something_are_decided_and_wrong_gradients_found(nonsmooth: Any, name: str) -> None:
     place, distance = nonsmooth.POINTS[name]
     table = nonsmooth.table_of(place.function, np.float64(place.point(distance)), 1)
@@ -127,8 +126,7 @@ def test_points_near_something_are_decided_and_wrong_gradients_found(nonsmooth: 
         assert finding.kind is Kind.WRONG_VALUE
 
 
-@pytest.mark.sliced
-@pytest.mark.parametrize("name", DECIDED)
+@slices.parametrized("name", DECIDED, lambda names: names[1::2])  # these, and first derivatives at the others
 def test_so_are_second_derivatives_from_differences_of_gradients(nonsmooth: Any, name: str) -> None:
     place, distance = nonsmooth.POINTS[name]
     point = np.float64(place.point(distance))

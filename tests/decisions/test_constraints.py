@@ -159,7 +159,7 @@ def test_a_point_outside_of_the_set_has_no_value_and_no_gradient(name: str) -> N
     assert calls == []
 
 
-@pytest.mark.parametrize("name", ["complex definite", "definite", "lower", "simplex", "increasing"])
+@slices.parametrized("name", ["complex definite", "definite", "lower", "simplex", "increasing"], slices.every(2))
 def test_the_function_is_never_asked_outside_of_the_set(name: str) -> None:
     given, _ = INPUTS[name]
     asked = []

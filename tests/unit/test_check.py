@@ -27,7 +27,7 @@ def test_both_orders_and_the_worst_of_them() -> None:
     def square(x: tf.Tensor) -> Any:
         return x * x, lambda upstream: upstream * tf.stop_gradient(2 * x)
 
-    result = check(square, 3.0, order=2)
+    result = verdicts.check(square, 3.0, order=2)
     assert list(result.orders) == [1, 2]
     assert (result.orders[1].verdict, result.orders[2].verdict, result.verdict) == ("agree", "mismatch", "mismatch")
     assert [finding.order for finding in result.findings] == [2]
@@ -84,7 +84,7 @@ def test_nested_inputs_and_outputs() -> None:
     result = check(f, *inputs, order=2)
     assert result.verdict == "agree"
     assert result.orders[1].compared == 8 * 5
-    wrong = check(f, *inputs, gradient=[3.0, c([1.5, 1.5]), c([[3.0, 3.5]]), 2.0, c([2.0, -4.0])])
+    wrong = verdicts.check(f, *inputs, gradient=[3.0, c([1.5, 1.5]), c([[3.0, 3.5]]), 2.0, c([2.0, -4.0])])
     assert [(finding.element, finding.autodiff) for finding in wrong.findings] == [("d['b'][1][0, 1]", 3.5)]
 
 
@@ -127,7 +127,7 @@ def test_variables_beside_inputs_without_inputs_and_as_inputs() -> None:
 def test_keras_variables() -> None:
     v = keras.Variable(np.array([1.0, 2.0]), dtype="float64", name="kernel")
     assert check(lambda x: x * v**2, 1.5, variables=[v], order=2).verdict == "agree"
-    (finding,) = check(lambda x: x * tf.stop_gradient(v), 1.5, variables=[v]).findings
+    (finding,) = verdicts.check(lambda x: x * tf.stop_gradient(v), 1.5, variables=[v]).findings
     assert (finding.kind, finding.input) == (Kind.MISSING, "variables[0] (kernel)")
 
 
@@ -189,7 +189,7 @@ def test_given_gradients_as_values_and_callables() -> None:
     assert check(tf.sin, x, gradient=tf.cos, order=2).verdict == "agree"
     assert check(lambda x: x**2, 3.0, gradient=6).verdict == "agree"
     assert check(lambda x, y: x * y, 3.0, 2.0, gradient=lambda x, y: (y, x), order=2).verdict == "agree"
-    wrong = check(tf.sin, x, gradient=lambda x: tf.stop_gradient(tf.cos(x)), order=2)
+    wrong = verdicts.check(tf.sin, x, gradient=lambda x: tf.stop_gradient(tf.cos(x)), order=2)
     assert (wrong.orders[1].verdict, wrong.orders[2].verdict) == ("agree", "mismatch")
     (finding,) = check(tf.sin, x, gradient=np.cos(x) + np.array([0.0, 1e-9])).findings
     assert (finding.kind, finding.index) == (Kind.WRONG_VALUE, (1,))
@@ -214,12 +214,12 @@ def test_a_given_gradient_that_throws_is_a_finding() -> None:
 def test_smaller_errors_than_the_tolerance_do_not_matter() -> None:
     x = np.array([1.0, 2.0])
     off = np.cos(x) * [1.0, 1 + 1e-5]
-    assert check(tf.sin, x, gradient=off).verdict == "mismatch"
+    assert verdicts.check(tf.sin, x, gradient=off).verdict == "mismatch"
     assert check(tf.sin, x, gradient=off, rtol=1e-4).verdict == "agree"
     assert check(tf.sin, x, gradient=off, atol=1e-4).verdict == "agree"
-    (finding,) = check(tf.sin, x, gradient=off, rtol=1e-6).findings
+    (finding,) = verdicts.check(tf.sin, x, gradient=off, rtol=1e-6).findings
     assert finding.allowed == pytest.approx(1e-6 * abs(np.cos(2.0)), rel=1e-6)
-    assert check(tf.sin, x, gradient=off, rtol=0.0, atol=1e-7).verdict == "mismatch"
+    assert verdicts.check(tf.sin, x, gradient=off, rtol=0.0, atol=1e-7).verdict == "mismatch"
 
 
 @pytest.mark.parametrize("size", [1, 9])
@@ -242,7 +242,7 @@ def test_a_tolerance_decides_where_the_estimate_has_no_digit_of_a_small_derivati
     assert check(one, 0.7).verdict == "inconclusive"
     assert check(one, 0.7, atol=1e-6).verdict == "agree"
     assert check(one, 0.7, atol=1e-20).verdict == "inconclusive"
-    assert check(one, 0.7, atol=1e-6, gradient=1e-5).verdict == "mismatch"
+    assert verdicts.check(one, 0.7, atol=1e-6, gradient=1e-5).verdict == "mismatch"
 
 
 def test_a_tolerance_finer_than_the_resolution_is_inconclusive() -> None:
@@ -254,7 +254,7 @@ def test_a_tolerance_finer_than_the_resolution_is_inconclusive() -> None:
     assert check(tf.cos, 0.0, rtol=1e-6, atol=1e-15).verdict == "inconclusive"
     assert check(tf.cos, 0.0, atol=1e-9).verdict == check(tf.cos, 0.0, rtol=1e-15).verdict == "agree"
     # A mismatch far beyond the resolution is one at any tolerance.
-    assert check(tf.sin, 1.0, rtol=1e-15, gradient=0.5).verdict == "mismatch"
+    assert verdicts.check(tf.sin, 1.0, rtol=1e-15, gradient=0.5).verdict == "mismatch"
     big = np.linspace(1.0, 2.0, 40)
     assert check(tf.sin, big, rtol=1e-15).verdict == "inconclusive"
     assert check(tf.sin, big, rtol=1e-6).verdict == "agree"
@@ -264,7 +264,7 @@ def test_the_resolution_is_the_smallest_error_that_is_noticed() -> None:
     x = np.array([0.7])
     resolution = check(tf.sin, x).resolution[1]
     assert 0 < resolution < 1e-11
-    assert check(tf.sin, x, gradient=np.cos(x) + 3 * resolution).verdict == "mismatch"
+    assert verdicts.check(tf.sin, x, gradient=np.cos(x) + 3 * resolution).verdict == "mismatch"
     assert check(tf.sin, x, gradient=np.cos(x) + resolution / 30).verdict == "agree"
 
 
@@ -370,7 +370,7 @@ def test_a_variable_that_f_assigns_is_named() -> None:
         kernel.assign(kernel / tf.norm(kernel))
         return kernel * x
 
-    result = check(f, [0.5, 0.7], variables=[kernel])
+    result = verdicts.check(f, [0.5, 0.7], variables=[kernel])
     assert result.verdict == "mismatch"
     assert any("f itself assigns variables[0] (kernel:0)" in note for note in result.orders[1].notes)
     assert not any("assigns" in note for note in check(lambda x: kernel * x, 0.5, variables=[kernel]).orders[1].notes)
@@ -390,7 +390,7 @@ def test_a_loop_of_a_saved_model_that_reads_a_variable(tmp_path: Path) -> None:
     tf.saved_model.save(_Looping(), str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
     assert check(loaded.looped, [1.0, 2.0], variables=[loaded.factor]).verdict == "agree"
-    result = check(loaded.looped, [1.0, 2.0], order=2)
+    result = verdicts.check(loaded.looped, [1.0, 2.0], order=2)
     assert (result.orders[1].verdict, result.findings[0].kind) == ("agree", Kind.RAISES)
     assert "handle data" in result.findings[0].reason
 
@@ -399,6 +399,6 @@ def test_a_gradient_that_a_persistent_tape_gives_once_is_right() -> None:
     def sine_by_hand(x: Any) -> Any:
         return tf.py_function(lambda v: tf.sin(v) * v, [x], tf.float64)
 
-    result = check(sine_by_hand, [1.0, 2.0], order=2)
+    result = verdicts.check(sine_by_hand, [1.0, 2.0], order=2)
     assert (result.orders[1].verdict, result.orders[2].verdict) == ("agree", "mismatch")
     assert result.findings[0].kind == Kind.MISSING  # TensorFlow differentiates tf.py_function once

@@ -36,13 +36,14 @@ def assert_equal(taken: list[Any], plain: list[Any]) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-12, strict=True)
 
 
+@pytest.mark.sliced
 @pytest.mark.parametrize("mode", FIRST, ids=str)
 def test_first_derivatives_are_those_of_a_plain_tape(mode: Mode) -> None:
     assert_equal(pullbacks(mode, real, [X, Y], REAL)[0], pullbacks(PLAIN, real, [X, Y], REAL)[0])
-    for taken, plain in zip(
-        pullbacks(mode, holomorphic, [Z], COMPLEX), pullbacks(PLAIN, holomorphic, [Z], COMPLEX), strict=True
-    ):
-        assert_equal(taken, plain)
+    if mode in slices.sliced(FIRST, slices.every(2)):
+        found, right = (pullbacks(one, holomorphic, [Z], COMPLEX) for one in (mode, PLAIN))
+        for taken, plain in zip(found, right, strict=True):
+            assert_equal(taken, plain)
 
 
 @pytest.mark.sliced
@@ -65,7 +66,7 @@ def test_none_stays_none(mode: Mode) -> None:
     assert pullbacks(mode, lambda sources: [tf.exp(sources[0])], [X, Y], [cotangent])[0][1] is None
 
 
-@pytest.mark.parametrize("mode", SECOND, ids=str)
+@slices.parametrized("mode", SECOND, slices.every(3), ids=str)
 def test_none_stays_none_at_second_order(mode: Mode) -> None:
     ones = tf.ones(3, tf.float64)
     gradient, products = second_pullbacks(mode, lambda sources: [tf.exp(sources[0])], [X, Y], [ones], [[ones, Y]])
