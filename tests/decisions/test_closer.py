@@ -134,7 +134,7 @@ def test_so_are_second_derivatives_from_differences_of_gradients(nonsmooth: Any,
     true = place.derivative(point, 2)
     assert table.where(Verdict.AGREE).all()
     assert table.bound[0, 0] <= 1e-6 * max(abs(true), 1.0)
-    if abs(true) > 1e-9 and name in slices.sliced(DECIDED, slices.every(4)):
+    if abs(true) > 1e-9 and name in slices.sliced(DECIDED, lambda names: names[1::4]):
         (finding,) = check(nonsmooth.spoiled(place, 1.5, 2).function, point, order=2).findings
         assert (finding.order, finding.kind) == (2, Kind.WRONG_VALUE)
 
