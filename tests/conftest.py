@@ -65,9 +65,10 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     attempts: list[bool] = []
     trace = Mapped._trace
 
-    def noted(self: Any, *arguments: Any) -> None:
-        trace(self, *arguments)
+    def noted(self: Any, *arguments: Any) -> Any:
+        values = trace(self, *arguments)
         attempts.append(self._trusted)
+        return values
 
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
     monkeypatch.setattr(Mapped, "_trace", noted)

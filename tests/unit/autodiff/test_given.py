@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.given import GivenGradient, given_gradient
-from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.numerics.sampling import QUICK
@@ -119,8 +118,8 @@ def test_second_derivatives_are_held_to_the_precision_that_the_gradient_is_given
     assert wrong.verdict == "mismatch"
 
 
-def test_an_expensive_gradient_is_taken_in_a_graph_where_it_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+@pytest.mark.usefixtures("graphs")
+def test_an_expensive_gradient_is_taken_in_a_graph_where_it_is_compared_with() -> None:
     eager = []
 
     def gradient(x: tf.Tensor) -> tf.Tensor:

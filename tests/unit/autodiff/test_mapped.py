@@ -17,12 +17,6 @@ Array = np.ndarray[Any, Any]
 POINTS = np.linspace(-1.0, 2.0, 24).reshape(12, 2)
 
 
-@pytest.fixture
-def eager_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace always pays."""
-    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
-
-
 def called(f: Callable[..., Any], point: Array) -> Array | None:
     try:
         return np.asarray(f(tf.constant(point)))
@@ -47,7 +41,7 @@ def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
     return whole._trusted
 
 
-pytestmark = pytest.mark.usefixtures("eager_to_trace")
+pytestmark = pytest.mark.usefixtures("graphs")  # a trace always pays
 
 
 @pytest.mark.parametrize(
