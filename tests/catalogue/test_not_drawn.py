@@ -342,6 +342,7 @@ DTENSOR = """
 """
 
 
+@pytest.mark.exhaustive
 def test_layouts_of_a_mesh_hand_gradients_on_and_nothing_makes_the_copies_of_before() -> None:
     command = [sys.executable, "-c", textwrap.dedent(DTENSOR)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

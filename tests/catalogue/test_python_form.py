@@ -169,7 +169,7 @@ def judged() -> dict[str, tuple[str, str]]:
 @pytest.mark.sliced
 def test_scripts_run_without_the_package_and_tell_right_from_wrong(subtests: pytest.Subtests) -> None:
     """All in one process that has nothing of ours; of the operations that are functions, up to the derivative."""
-    names = slices.sliced([name for name in FUNCTIONS if name not in RAISES], slices.every(8))
+    names = slices.sliced([name for name in FUNCTIONS if name not in RAISES], slices.every(16))
     graphs = [plain_graph(name) for name in names]
     cut = [to_python(graph, 1).partition("\ntry:\n    objective(function, ")[0] + ENDING for graph in graphs]
     scripts = judged()
