@@ -67,7 +67,7 @@ BLOCK_BYTES = 2**20
 """Points are made when they are needed, so much memory at a time: new memory costs more to touch than to fill."""
 
 TOGETHER_SECONDS = 0.05
-"""So many points are taken by one call as take this time one by one: Ctrl-C and progress wait no longer."""
+"""One call takes as many points as would take this time one by one: Ctrl-C and progress wait no longer."""
 
 STATELESS = {"StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"}
 """Operations that TensorFlow calls stateful and that change nothing, but for the functions that they call."""
@@ -276,17 +276,16 @@ class Mapped:
             # Not around the loop: a generator that is left alone ends later than its caller.
             with graphs_as_traced():
                 tensors = list(map(tf.constant, arrays))
-                if self._graph is None:
-                    self._graph = self._graph_of([tensor[0] for tensor in tensors], shared)
-                if isinstance(self._graph, TracedGraph) and self._graph.together:
+                graph = self._graph = self._graph or self._graph_of([tensor[0] for tensor in tensors], shared)
+                if isinstance(graph, TracedGraph) and graph.together:
                     counted(len(arrays[0]))
-                    taken = map(as_array, self._graph.rows(tensors, shared))
+                    taken = map(as_array, graph.rows(tensors, shared))
                     values: list[Values] = [list(map(np.asarray, row)) for row in zip(*taken, strict=True)]
                 else:
                     # One array becomes a tensor in no less time than ten tensors are taken out of another.
                     block = zip(*map(tf.unstack, tensors), strict=True)
                     values = [
-                        known[row] if row in known else self._run(point, shared)
+                        known[row] if row in known else _run(graph, point, shared)
                         for point, row in zip(block, rows, strict=False)
                     ]
             yield from values
@@ -295,10 +294,10 @@ class Mapped:
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in (*point, *shared)]
         return graph_of(lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs)
 
-    def _run(self, point: Sequence[Any], shared: Sequence[Any]) -> Values:
-        counted(1)
-        assert self._graph is not None
-        return list(map(as_array, self._graph([*point, *shared])))
+
+def _run(graph: RunGraph, point: Sequence[Any], shared: Sequence[Any]) -> Values:
+    counted(1)
+    return list(map(as_array, graph([*point, *shared])))
 
 
 @dataclass(frozen=True)
@@ -308,7 +307,7 @@ class TracedGraph:
     traced: Any
 
     def __call__(self, tensors: list[Any]) -> list[Any]:
-        """What it computes from tensors."""
+        """The outputs for a point's tensors and the shared ones."""
         # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
         return list(self.traced._call_flat(tensors, self.traced.captured_inputs))
 

@@ -57,7 +57,7 @@ check("without rich")  # the timer tries, and nothing comes of it
 
 
 def on_a_terminal(code: str) -> tuple[str, str]:
-    """What a script prints, and what a terminal at its stderr shows."""
+    """The output of a script, and the text that a terminal at its stderr shows."""
     master, slave = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR")}
     settings = {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "TERM": "xterm", "COLUMNS": "120"}

@@ -236,7 +236,7 @@ def last(result: Result) -> tuple[Cause | None, float | None]:
 
 
 EAGER = (state_beside, later_model, python_number, numpy_ufunc)
-"""What a tf.function refuses: variables that are made inside, and NumPy."""
+"""Programs that no tf.function takes: they make variables inside, or use NumPy."""
 
 
 @slices.parametrized(

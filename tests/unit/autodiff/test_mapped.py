@@ -214,7 +214,7 @@ def test_a_graph_with_a_state_is_run_point_by_point_and_not_again_where_it_was_c
     assert runs == [1] * len(POINTS)
 
 
-def test_points_that_take_long_are_taken_one_by_one(runs: list[int]) -> None:
+def test_of_points_that_take_long_one_call_takes_few(runs: list[int]) -> None:
     whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53, seconds=mapped.TOGETHER_SECONDS / 2)
     whole._graph = whole._graph_of([tf.constant(POINTS[0])], [])
     whole._tried = whole._trusted = True
