@@ -13,6 +13,9 @@ from tests import slices
 
 Step = Callable[[], Any]
 
+FORMS = ("eager", "tf.function")
+"""In which a step runs; the fixture `traced` makes it so."""
+
 
 @pytest.fixture
 def x() -> tf.Variable:
@@ -33,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Takes steps in both forms, in the test command as a tf.function; a test may choose its forms itself."""
     chosen = any("traced" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "traced" in metafunc.fixturenames and not chosen:
-        forms = slices.sliced(("eager", "tf.function"), lambda forms: forms[1:])
+        forms = slices.sliced(FORMS, lambda forms: forms[1:])
         metafunc.parametrize("traced", [pytest.param(form, marks=pytest.mark.sliced) for form in forms], indirect=True)
 
 

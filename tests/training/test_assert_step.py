@@ -15,10 +15,10 @@ import tensorflow as tf
 import gradcheck
 from gradcheck import GradientMissing, GradientPartial, GradientWrongUpdate, GradientWrongValue, assert_step
 from tests import slices
+from tests.training.conftest import FORMS
 
 Step = Callable[..., Any]
 AFTERWARDS = "changed after it was taken: "
-FORMS = ("eager", "tf.function")
 
 
 def in_turn(name: str, cases: Iterable[Any]) -> Callable[[Any], Any]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from gradcheck import GradientMissing, assert_step
 from tests import slices
+from tests.training.conftest import FORMS
 
 BATCH = np.linspace(-1.0, 1.0, 24, dtype="f4").reshape(8, 3), np.linspace(0.0, 1.0, 8, dtype="f4")[:, None]
 
@@ -46,9 +47,6 @@ MODELS = {
     "frozen from the beginning": frozen_from_the_beginning,
     "a frozen base": frozen_base,
 }
-
-
-FORMS = ("eager", "tf.function")
 
 
 @slices.parametrized(

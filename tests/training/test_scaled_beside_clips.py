@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from gradcheck import GradientMismatch, GradientWrongUpdate, GradientWrongValue, assert_step
 from tests import slices
+from tests.training.conftest import FORMS
 
 Gradients = list[Any]
 AFTERWARDS = "changed after it was taken: "
@@ -60,7 +61,7 @@ FACTORS = [
     after_an_idle_clip_by_norm,
     after_a_clip,
 ]
-ALONE, TRACED = (False, True), ("eager", "tf.function")
+ALONE = (False, True)
 
 
 @pytest.fixture
@@ -70,8 +71,8 @@ def z() -> tf.Variable:
 
 @slices.parametrized(
     ("change", "alone", "traced"),
-    product(FACTORS, ALONE, TRACED),
-    lambda _: ((change, *form) for change, form in zip(FACTORS[1::2], product(ALONE, TRACED), strict=True)),
+    product(FACTORS, ALONE, FORMS),
+    lambda _: ((change, *form) for change, form in zip(FACTORS[1::2], product(ALONE, FORMS), strict=True)),
     indirect=["traced"],
 )
 def test_a_factor_beside_it_is_wrong(
@@ -121,9 +122,7 @@ CLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@slices.parametrized(
-    ("name", "traced"), product(CLIPS, TRACED), lambda _: zip(CLIPS, cycle(TRACED)), indirect=["traced"]
-)
+@slices.parametrized(("name", "traced"), product(CLIPS, FORMS), lambda _: zip(CLIPS, cycle(FORMS)), indirect=["traced"])
 def test_clips_are_no_factors(optimizer: Any, traced: Any, name: str) -> None:
     clip, note = CLIPS[name]
     weights = tf.Variable([1.0, 2.0, -1.5], name="weights", dtype=tf.float64)

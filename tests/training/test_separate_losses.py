@@ -13,6 +13,7 @@ import tensorflow as tf
 from gradcheck import GradientMismatch, GradientPartial, GradientWrongValue, assert_step
 from gradcheck.training.side_effects import UnrepeatableStepError
 from tests import slices
+from tests.training.conftest import FORMS
 
 Step = Callable[[], Any]
 Returned = Callable[[Any, Any], Any]
@@ -85,9 +86,6 @@ def in_turn(generator: tf.Variable, discriminator: tf.Variable) -> Callable[...,
         return step
 
     return make
-
-
-FORMS = ("eager", "tf.function")
 
 
 def each_returned(share: slice) -> Callable[[Any], Any]:
