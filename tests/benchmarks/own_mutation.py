@@ -1,13 +1,15 @@
 """Random changes of gradcheck's own code, one place each, and which of them its tests notice.
 
     PYTHONPATH=tests/benchmarks python -m pytest -p own_mutation --reach-into=DIR --junitxml=DIR/tests.xml -n auto
-    python tests/benchmarks/own_mutation.py DIR [--changes 120] [--seed 1] [--into FILE] [--exhaustive]
+    python tests/benchmarks/own_mutation.py DIR [--changes 120] [--seed 1] [--into FILE] [--at-most 300] [--exhaustive]
 
 The first command notes which lines of the library each test reaches (coverage contexts), and how long it takes; the
 second draws changes: an operator, a comparison, a constant times 2, a returned value, a dropped statement. Each is
 made in a copy of the checkout, where the tests that reach the line run until one fails, those of each function in turn.
 A change is noticed by the test that fails (or that does not end), or not noticed, or never reached. A second seed draws
-other changes. Both commands take --exhaustive; its tests are looked at apart from those of the test command.
+other changes. With --at-most, a change that so many seconds of tests do not notice is not noticed, and its row says how
+many of its tests did not run; --only, without --into, runs them all. Both commands take --exhaustive; its tests are
+looked at apart from those of the test command.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -274,18 +277,21 @@ def copy_of_checkout(folder: Path) -> Path:
     return folder
 
 
-def outcome(change: Change, reached: Reached, exhaustive: bool, copies: list[Path]) -> dict[str, Any]:
+def outcome(change: Change, reached: Reached, exhaustive: bool, at_most: float, copies: list[Path]) -> dict[str, Any]:
     """The row of a change: noticed, and by which test; not noticed; or never reached by any."""
-    tests = reached.tests(change)
-    told = {"kind": change.kind, "before": change.before, "after": change.after, "tests": len(tests)}
-    if not tests:
+    every = reached.tests(change)
+    spent = list(accumulate(reached.seconds.get(name, 0.0) for name in every))
+    tests = every[: max(1, bisect_right(spent, at_most))]
+    told = {"kind": change.kind, "before": change.before, "after": change.after}
+    told |= {"tests": len(tests), "left": len(every) - len(tests)}
+    if not every:
         return {**told, "outcome": "never reached", "by": ""}
     copy = copies.pop()
     path = copy / change.path
     source = path.read_text()
     try:
         path.write_text(change.applied(source))
-        return {**told, **run(copy, tests, sum(reached.seconds.get(name, 0) for name in tests), exhaustive)}
+        return {**told, **run(copy, tests, spent[len(tests) - 1], exhaustive)}
     finally:
         path.write_text(source)
         copies.append(copy)
@@ -326,6 +332,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what a run with --reach-into has noted")
     parser.add_argument("--changes", type=int, default=120, help="how many, drawn at random (default: 120)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-most", type=float, default=float("inf"), metavar="SECONDS", help="of tests of one change")
     parser.add_argument("--exhaustive", action="store_true", help="the tests of .ci/exhaustive")
     parser.add_argument("--only", help="changes whose names (gradcheck/numerics/tableau.py:120) contain this text")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
@@ -340,13 +347,14 @@ def main() -> None:
         copies = [copy_of_checkout(Path(scratch, str(number))) for number in range(options.workers)]
 
         def row(change: Change) -> dict[str, Any]:
-            made = partial(outcome, change, reached, options.exhaustive, copies)
+            made = partial(outcome, change, reached, options.exhaustive, options.at_most, copies)
             return kept.get((change.name, change.start, change.after), made)
 
         for one in pool.map(row, drawn):
             counts[one["outcome"]] += 1
             text = f"{one['before'][:60]!r} -> {one['after'][:60]!r}"
-            print(f"{one['outcome']:13s} {one['change']} {one['kind']}: {text} {one['by'][:120]}", flush=True)
+            beside = one["by"][:120] or f"({one['tests']} tests, {one['left']} left)"
+            print(f"{one['outcome']:13s} {one['change']} {one['kind']}: {text} {beside}", flush=True)
     for what, count in counts.most_common():
         print(f"{what:13s} {count:5d}")
 
