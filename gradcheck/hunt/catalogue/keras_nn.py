@@ -126,7 +126,7 @@ KERAS_NN = (
     _of_image("max", "MaxPool GatherV2"),
     _of_volume("average", "AvgPool3D GatherV2"),
     _of_volume("max", "MaxPool3D GatherV2"),
-    # None to one element along an axis: oneDNN ends the process in the backward pass of MaxPool3D (TensorFlow 2.21).
+    # Fewer sizes than of images: at others the backward pass of MaxPool3D ends the process (TensorFlow 2.21, oneDNN).
     _nn(
         "keras_unfold",
         "tf.keras.ops.unfold({0}[tf.newaxis], {size}, dilation={dilation}, padding={padding}, stride={stride})[0]",
