@@ -93,7 +93,11 @@ def _is_value(argument: Any) -> bool:
 
 
 def widened(tensor: Any) -> Any:
-    """A tensor in float64 (complex128) if it is in less, else as it is."""
+    """A tensor in float64 (complex128) if it is in less, else as it is.
+
+    >>> widened(tf.constant(1.0)).dtype.name, widened(tf.constant(1)).dtype.name, widened("text")
+    ('float64', 'int32', 'text')
+    """
     if not tf.is_tensor(tensor) or tensor.dtype.name not in WIDE:
         return tensor
     return tf.cast(tensor, WIDE[tensor.dtype.name])

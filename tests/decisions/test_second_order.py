@@ -114,6 +114,20 @@ def test_what_is_not_connected_or_not_finite_among_thousands(monkeypatch: pytest
     assert finding.kind == "missing"
 
 
+def test_a_gradient_whose_derivative_is_its_own_contradicts_the_values_among_thousands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(second_order, "WIDE", 100)
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x**3), lambda upstream: 4.5 * upstream * x**2
+
+    first, second = check(f, np.linspace(0.5, 2.0, 300), order=2).findings
+    assert (first.order, second.order) == (1, 2)
+    assert "of the three estimates" in second.reason
+
+
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """At how many points gradients are taken, call by call."""

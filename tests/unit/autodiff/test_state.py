@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
+from tensorflow.python.framework.function import Defun
 
 from gradcheck import check
 from gradcheck.autodiff.state import (
@@ -251,6 +252,17 @@ def test_a_seed_that_the_function_sets_is_taken_back(seed: int | None) -> None:
         assert numbers_to_come() == state
     finally:
         context.context()._set_global_seed(before)
+
+
+def test_operations_of_functions_that_call_one_another_by_name_are_seen() -> None:
+    """Graphs of TensorFlow 1 have nodes whose operation is the name of a function."""
+
+    @Defun(tf.float32)  # type: ignore[untyped-decorator]
+    def noisy(x: tf.Tensor) -> tf.Tensor:
+        return x + tf.random.uniform([])
+
+    calling = tf.function(lambda x: noisy(x), autograph=False)
+    assert stateful_operations(lambda: calling(tf.constant(1.0))) == ["RandomUniform"]
 
 
 def test_what_is_random_in_spite_of_all_is_named() -> None:

@@ -382,6 +382,7 @@ def test_a_region_may_ask_what_an_image_is_around_the_pixels_that_a_box_s_edge_l
         ([0.3, 0.4, 0.7, 0.2], False),  # between pixels
         ([0.3, 0.4, 0.7, 0.50000001], True),  # on one in float32
         ([0.3, 0.4, 0.7, 1.5], False),  # outside
+        ([0.3, 0.0, 0.7, 0.2], True),  # on the first ones, before which there is nothing
         ([1.0, 0.6, 1.0, 0.7], True),  # beyond the last row there is nothing
     ):
         assert on_a_slope.contains("crop_and_resize", {}, [image, np.array([box])], 1) is expected, box

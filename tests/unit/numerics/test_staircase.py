@@ -55,6 +55,18 @@ def test_close_to_the_edge_of_the_domain_fewer_steps_have_to_do() -> None:
     assert abs(found[0] - 1.0) <= found[1] < 1.0
 
 
+def test_the_row_is_widened_until_it_shows_stairs_and_so_many_times_at_most() -> None:
+    """An outcome either way one widening short of it: the first is by 4, the last by 4**24."""
+
+    def rounded_within(p: Array) -> Array:
+        return np.where(np.abs(p[:, 0]) < 13.2, np.round(p[:, 0]), np.inf)
+
+    assert wide_slope(rounded_within, np.array([0.3]), ONE, 1.0) is not None
+    for stair, expected in ((4.0**24, True), (4.0**25, False)):
+        found = wide_slope(lambda p, stair=stair: np.round(0.75 * p[:, 0] / stair), np.zeros(1), ONE, 1.0)
+        assert (found is not None) is expected
+
+
 def test_a_wrong_slope_does_not_agree_with_a_staircase() -> None:
     found = wide_slope(lambda p: np.round(p[:, 0]), np.array([0.3]), ONE, 0.01)
     assert found is not None
