@@ -82,6 +82,14 @@ def test_what_can_neither_be_copied_nor_traced_is_compared_in_its_own_precision(
     assert check(through_numpy, np.float32(1.5), gradient=1.01).verdict == "mismatch"
 
 
+def test_a_float64_form_without_a_gradient_gives_the_values_alone() -> None:
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) * tf.constant(1.0, tf.float32)
+
+    assert check(f, np.float32([0.3, 0.5]), order=2).verdict == "agree"
+
+
 def test_something_else_in_float64_that_cannot_be_traced_is_not_used() -> None:
     def by_dtype(x: tf.Tensor) -> tf.Tensor:
         return x * tf.constant(np.sign(x.numpy()) * (2 if x.dtype == tf.float64 else 1))

@@ -90,6 +90,16 @@ def test_one_gradient_that_is_not_finite_among_many(bad: float) -> None:
     assert [(finding.kind, finding.element) for finding in found] == [(Kind.NON_FINITE, "x[61]")]
 
 
+def test_a_gradient_without_a_finite_entry_is_wrong_at_those_that_are_looked_at() -> None:
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(tf.sin(x)), lambda upstream: upstream * tf.fill(tf.shape(x), tf.constant(np.nan, x.dtype))
+
+    result = check(f, np.linspace(0.5, 2.0, 30))
+    assert [finding.kind for finding in result.findings] == [Kind.NON_FINITE]
+    assert result.orders[1].reasons == (Reason.TOO_EXPENSIVE,)
+
+
 def test_infinite_slopes_among_many_are_inconclusive() -> None:
     x = np.linspace(1.0, 2.0, 100)
     x[40] = 0.0

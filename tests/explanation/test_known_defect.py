@@ -124,6 +124,13 @@ def test_explain_names_it_on_the_line_of_the_code() -> None:
     assert "https://github.com/tensorflow/tensorflow/issues/119430" in source.diagnosis.evidence
 
 
+def test_a_gradient_of_another_shape_has_its_cause() -> None:
+    (finding,) = gradcheck.check(lambda x: tf.nn.isotonic_regression(x)[0], [1.0, 3.0, 2.0]).findings
+    assert finding.kind is gradcheck.Kind.SHAPE
+    assert finding.diagnosis is not None
+    assert finding.diagnosis.evidence.startswith("isotonic_regression-rank-order1, ")
+
+
 def test_a_wrong_gradient_outside_of_every_region_is_not_called_known() -> None:
     @tf.custom_gradient
     def wrong(x: Any) -> Any:

@@ -301,6 +301,19 @@ def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatc
     assert whole._pays(8)
 
 
+def test_a_function_that_is_called_at_one_point_again_and_again_is_traced_once_it_is_measured() -> None:
+    eager: list[bool] = []
+
+    def f(tensors: list[Any]) -> list[Any]:
+        eager.append(tf.executing_eagerly())
+        return [tf.sin(tensors[0])]
+
+    whole = Mapped(f, 2.0**-53)
+    for point in POINTS:
+        np.testing.assert_array_equal(whole([point[None]])[0], [np.sin(point)])
+    assert sum(eager) < len(POINTS)
+
+
 def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
     def otherwise_traced(error: float, scale: float) -> Callable[[Any], Any]:
         return lambda x: tf.sin(scale * x) + (0.0 if tf.executing_eagerly() else error)
