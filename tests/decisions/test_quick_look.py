@@ -173,6 +173,12 @@ def test_a_right_derivative_that_wide_steps_do_not_show_is_no_gross_error(name: 
     assert check(f, 1.0).verdict != Verdict.MISMATCH
 
 
+def test_an_output_that_ends_beside_the_point_costs_the_others_no_digits() -> None:
+    sine = scaled(1.0 + 1e-10)
+    (finding,) = check(lambda x: tf.concat([sine(x), tf.math.log(x - 1.0)], axis=0), [1.001]).findings
+    assert finding.output == 0
+
+
 def test_probes_find_the_scale_of_many_near_kinks(points: list[int]) -> None:
     x = np.random.default_rng(0).normal(size=2000)
     result = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * x), x)

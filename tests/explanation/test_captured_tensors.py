@@ -64,6 +64,18 @@ def test_a_tensor_that_is_no_argument_is_the_custom_gradient_s_fault(code: Code,
     assert "the function scaled under tf.custom_gradient" in one.diagnosis.evidence
 
 
+def test_a_tensor_that_was_cut_off_before_is_not_its_fault() -> None:
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(by_itself(tf.stop_gradient(s))(data @ w))
+        return tape.gradient(loss, s)
+
+    (one,) = explain(code).sources
+    assert one.diagnosis is not None
+    assert one.diagnosis.cause is Cause.STOP_GRADIENT
+    assert "custom_gradient" not in one.diagnosis.evidence
+
+
 @tf.custom_gradient
 def scaled_by_a_variable(given: tf.Tensor) -> Any:
     def gradient(upstream: tf.Tensor, variables: Any) -> Any:

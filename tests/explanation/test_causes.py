@@ -338,8 +338,9 @@ def right() -> list[Code]:
         return tape.gradient(c, x)
 
     def python_function() -> Any:
+        data = tf.data.Dataset.range(3).map(lambda n: tf.numpy_function(np.float64, [n], tf.float64))
         with tf.GradientTape() as tape:
-            c = tf.py_function(lambda v: tf.sin(v) * v, [x], tf.float64)
+            c = tf.py_function(lambda v: tf.sin(v) * v, [x], tf.float64) + sum(n * x for n in data)
         return tape.gradient(c, x)
 
     def jacobians() -> Any:

@@ -61,6 +61,16 @@ def logged_behind() -> Any:
     return tape.gradient(loss, w), m
 
 
+def data_behind() -> Any:
+    data = [1.0, 2.0]
+    with tf.GradientTape() as tape:
+        a = tf.exp(w)
+        c = np.std(a)  # the cut
+        m = np.mean(data)
+        loss = tf.reduce_sum(a) * (c * m)
+    return tape.gradient(loss, w)
+
+
 def scaled_behind() -> Any:
     with tf.GradientTape() as tape:
         z = np.tanh(w)  # the cut
@@ -129,7 +139,7 @@ def computed_in_a_helper() -> Any:
 
 
 PROGRAMS = [
-    *(cast_before, in_a_comment, a_count_before, logged_before, logged_behind, scaled_behind, in_steps),
+    *(cast_before, in_a_comment, a_count_before, data_behind, logged_before, logged_behind, in_steps, scaled_behind),
     *(on_the_line_itself, in_a_list, handed_over, handed_over_at_once),
 ]
 

@@ -103,6 +103,11 @@ def divided(w: Any) -> Any:
     return tf.reduce_sum(h / h)
 
 
+def pole(w: Any) -> Any:
+    h = tf.nn.relu(tf.constant([[1.0, 2.0]], tf.float64) @ w)
+    return tf.reduce_sum(tf.exp(-tf.math.lgamma(h)))
+
+
 WAYS: dict[Any, tuple[str, str, str]] = {
     unused_logarithm: ("Log", "tf.where(h > 0.1", "safe = tf.where(condition, x, 1.0)"),
     unused_quotient: ("RealDiv", "d = 1.0 / h", "safe = tf.where(condition, x, 1.0)"),
@@ -117,6 +122,7 @@ WAYS: dict[Any, tuple[str, str, str]] = {
     cosine: ("Acos", "tf.acos(", "clip the argument"),
     angle: ("Atan2", "tf.math.atan2", "the origin"),
     divided: ("RealDiv", "h / h", "tf.math.divide_no_nan"),
+    pole: ("Lgamma", "tf.math.lgamma(h)", "away from the poles"),
 }
 """Functions with the operation that makes NaN or infinity, what stands on its line, and the remedy."""
 

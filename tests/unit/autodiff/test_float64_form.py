@@ -47,6 +47,7 @@ LOW: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any]]] = {
         lambda x: tf.exp(tf.cast(tf.cast(tf.sin(x), tf.float16), tf.float32)),
         *(0.7, lambda x: np.exp(np.sin(x))),
     ),
+    "a list of types": (lambda x: tf.identity_n([tf.sin(tf.cast(x, tf.float32)), x])[0], 0.7, np.sin),
     "a loop": (
         tf.function(looped),
         np.float32(0.7),

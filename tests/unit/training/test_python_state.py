@@ -46,6 +46,20 @@ def test_changes_are_described_and_undone() -> None:
     state.restore()
 
 
+def test_a_container_keeps_what_a_first_call_built_for_later_ones() -> None:
+    layers: list[Any] = []
+
+    def step() -> None:
+        if not layers:
+            layers.append(object())
+
+    state = PythonState(step)
+    step()
+    (built,) = layers
+    state.restore()
+    assert layers == [built]
+
+
 def test_generators_alone() -> None:
     holder = Holder()
     state = PythonState(holder.step, generators_only=True)
