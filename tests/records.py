@@ -1,11 +1,19 @@
-"""A few records of reports/known that have, between them, every trait that any of them has."""
+"""The records of reports/known, read once, and a few of them that have, between them, every trait that any has."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
 
-from gradcheck.defects.records import Defect
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect, TapeDefect
+from gradcheck.hunt import known_graphs
+
+COMMITTED = Path(__file__).parents[1] / "reports" / "known"
+RECORDS = known.records(COMMITTED, known_graphs.check)
+DEFECTS = tuple(one for one in RECORDS if isinstance(one, Defect))
+TAPE_DEFECTS = tuple(one for one in RECORDS if isinstance(one, TapeDefect))
 
 
 def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequence[Defect]], list[Defect]]:

@@ -161,22 +161,24 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order in a mode, or None."""
-    wanted = names(op)
-    for name, region in _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode):
-        if region.op in wanted and region.concerns(order, pushforward=mode.pushforward):
-            return name
-    return None
+    regions = _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode)
+    there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
+    return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
 
 
-def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> list[tuple[str, Region]]:
-    """The regions that leave an operation no use in a mode, with the names of their defects."""
-    there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
-    regions = ((defect.name, region) for defect in there for region in defect.regions)
-    return [(name, region) for name, region in regions if region.everywhere and region.excluding]
+def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list[tuple[str, Region]]]:
+    """The regions that leave an operation no use in a mode, by its name, with the names of their defects."""
+    found: dict[str, list[tuple[str, Region]]] = {}
+    for defect in defects:
+        if defect.signature.taken in (PLAIN, mode):
+            for region in defect.regions:
+                if region.everywhere and region.excluding:
+                    found.setdefault(region.op, []).append((defect.name, region))
+    return found
 
 
 @lru_cache(maxsize=64)
-def _current_regions_everywhere(mode: Mode) -> list[tuple[str, Region]]:
+def _current_regions_everywhere(mode: Mode) -> dict[str, list[tuple[str, Region]]]:
     return _regions_everywhere(current(mode), mode)
 
 

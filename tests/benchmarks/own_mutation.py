@@ -282,7 +282,7 @@ def outcome(change: Change, reached: Reached, exhaustive: bool, at_most: float, 
     every = reached.tests(change)
     spent = list(accumulate(reached.seconds.get(name, 0.0) for name in every))
     tests = every[: max(1, bisect_right(spent, at_most))]
-    told = {"kind": change.kind, "before": change.before, "after": change.after}
+    told: dict[str, Any] = {"kind": change.kind, "before": change.before, "after": change.after}
     told |= {"tests": len(tests), "left": len(every) - len(tests)}
     if not every:
         return {**told, "outcome": "never reached", "by": ""}

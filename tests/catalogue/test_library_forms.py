@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,15 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects import known
 from gradcheck.defects.library_functions import FORMS, LibraryForm, OperationCall, code_of, value
 from gradcheck.defects.region import ANY, COMPLEX, names
 from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single
-from tests import slices
+from tests import records, slices
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
-RECORDS = [one for one in known.load(COMMITTED) if one.signature.taken == PLAIN and not one.kernels]
+RECORDS = [one for one in records.DEFECTS if one.signature.taken == PLAIN and not one.kernels]
 REGIONS = [region for one in RECORDS for region in one.regions]
 
 RAW = "operations of tf.raw_ops, of which one output is meant, or which take what only others of them make"

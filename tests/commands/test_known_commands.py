@@ -16,9 +16,8 @@ from gradcheck.hunt.commands.known_add import CLOSE
 from gradcheck.hunt.graph import Graph, Node, literal
 from tests import slices
 from tests.commands.conftest import copied_record
-from tests.records import covering
+from tests.records import COMMITTED, DEFECTS, covering
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CUMPROD = "cumprod-zero-order1"
 WORDS = ("--title", "the gradient at 0 is 0", "--source", "By hand: 1 + b + bc.")
 RELEASE = tf.__version__.partition("-")[0]
@@ -75,7 +74,7 @@ def test_a_record_is_shown_in_full_with_a_text_for_an_issue(call: Any, folder: P
     copied(folder, "tape-watch-while-stopped")
     said = call("known", "show", CUMPROD, "tape-watch-while-stopped")
     assert (said.code, said.next) == (0, f"python -m gradcheck known check {CUMPROD}")
-    (record,) = [one for one in known.load(COMMITTED) if one.name == CUMPROD]
+    (record,) = [one for one in DEFECTS if one.name == CUMPROD]
     for text in (
         "  defect, root cause cumprod-at-zero; wrong value (silently wrong), reverse, eager; from 2.18, here\n",
         f"  source: {record.source}\n",
@@ -362,7 +361,7 @@ def test_paths_with_spaces_are_one_word_of_the_next_step(call: Any, tmp_path: Pa
 
 
 def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:
-    true = next(one for one in known.load(COMMITTED) if one.name == CUMPROD)
+    true = next(one for one in DEFECTS if one.name == CUMPROD)
     path = copied(folder, kernels=[])
     copied(folder, "norm_euclidean-zero-order1", kernels=[{"op": "norm_euclidean", "kernel": "Sqrt", "arguments": [0]}])
     copied(folder, "tape-watch-while-stopped")
@@ -413,7 +412,7 @@ def traits(defect: Defect) -> set[tuple[str, object]]:
     }
 
 
-@slices.parametrized("defect", known.load(COMMITTED), covering(traits), ids=lambda defect: defect.name)
+@slices.parametrized("defect", DEFECTS, covering(traits), ids=lambda defect: defect.name)
 def test_every_committed_defect_could_have_been_added(call: Any, written: Any, folder: Path, defect: Defect) -> None:
     said = call("known", "add", written(defect.name), *WORDS, "--name", "one")
     if said.code:

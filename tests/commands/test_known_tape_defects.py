@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from gradcheck.defects import known
 from tests.commands.conftest import copied_record
+from tests.records import COMMITTED, TAPE_DEFECTS
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CUMPROD, TAPE = "cumprod-zero-order1", "tape-watch-while-stopped"
 SINCE = {"from": "2.18", "until": None}
 RELEASE = tf.__version__.partition("-")[0]
-RECORD = next(one for one in known.tape_defects(COMMITTED) if one.name == TAPE)
+RECORD = next(one for one in TAPE_DEFECTS if one.name == TAPE)
 SWAPPED: dict[str, Any] = {"documented": RECORD.given, "given": RECORD.documented}
 
 

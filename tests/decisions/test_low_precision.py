@@ -87,7 +87,7 @@ def test_a_float64_form_without_a_gradient_gives_the_values_alone() -> None:
     def f(x: tf.Tensor) -> Any:
         return tf.sin(x), lambda upstream: upstream * tf.cos(x) * tf.constant(1.0, tf.float32)
 
-    assert check(f, np.float32([0.3, 0.5]), order=2).verdict == "agree"
+    assert check(f, np.array([0.3, 0.5], np.float32), order=2).verdict == "agree"
 
 
 def test_something_else_in_float64_that_cannot_be_traced_is_not_used() -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from msgspec import structs
 
-from gradcheck.defects import known
 from gradcheck.defects.records import KernelForm
 from gradcheck.documents import plain
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.kernel_forms import drawn_samples, own_samples, with_kernels, wrong_alone
-from tests import slices
+from tests import records, slices
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
-DEFECTS = {one.name: one for one in known.load(COMMITTED)}
+DEFECTS = {one.name: one for one in records.DEFECTS}
 
 
 def found(name: str) -> tuple[KernelForm, ...]:

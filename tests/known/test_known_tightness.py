@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,14 @@ from gradcheck.defects import known
 from gradcheck.defects.records import Defect
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Node, literal
-from gradcheck.hunt.known_graphs import ancestry, load, sources_of
+from gradcheck.hunt.known_graphs import ancestry, sources_of
 from gradcheck.result import Verdict
+from tests import records
 
 BUDGET = 3
-RECORDS = load(Path(__file__).parents[2] / "reports" / "known")
 DEFECTS = [
     one
-    for one in RECORDS
+    for one in records.DEFECTS
     if one.covers(tf.__version__) and one.signature.taken == PLAIN and all(region.excluding for region in one.regions)
 ]
 
@@ -55,7 +54,7 @@ def test_variations_of_the_example_are_wrong(tightness: Any, defect: Defect) -> 
 
 @pytest.mark.exhaustive
 def test_what_is_explained_are_records(tightness: Any) -> None:
-    assert set(tightness.EXPLAINED) <= {one.name for one in RECORDS}
+    assert set(tightness.EXPLAINED) <= {one.name for one in records.DEFECTS}
 
 
 def one(op: str, *values: Any, **attrs: Any) -> Graph:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,11 @@ from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.finding import Example
 from gradcheck.hunt.graph import Graph, Node, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, load, sources_of
+from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, sources_of
 from gradcheck.hunt.recheck import close, derivative, differences, problem_of, values
 from gradcheck.hunt.script import variables
 from gradcheck.result import Kind
-
-DEFECTS = load(Path(__file__).parents[2] / "reports" / "known")
+from tests.records import DEFECTS
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-from gradcheck.defects.known import tape_defects
 from gradcheck.defects.records import TapeDefect
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.recheck import Recheck, of_tape_defect
 from gradcheck.hunt.tapes.interpreter import examine
+from tests.records import TAPE_DEFECTS
 
-DEFECTS = tape_defects(Path(__file__).parents[2] / "reports" / "known")
 
-
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+@pytest.mark.parametrize("defect", TAPE_DEFECTS, ids=lambda defect: defect.name)
 def test_what_a_record_says_is_so(
     gradcheck_event: Callable[[Event], None], subtests: pytest.Subtests, defect: TapeDefect
 ) -> None:

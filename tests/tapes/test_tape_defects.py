@@ -6,7 +6,6 @@ Each record replays what TensorFlow gives instead; tests/properties/test_known_t
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ import pytest
 import tensorflow as tf
 from msgspec.structs import replace
 
-from gradcheck.defects.known import tape_defects
 from gradcheck.defects.records import TapeDefect
 from gradcheck.defects.tape_program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 from gradcheck.hunt.tapes.interpreter import run
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import sample
+from tests.records import TAPE_DEFECTS
 
-RECORDS = {one.name: one for one in tape_defects(Path(__file__).parents[2] / "reports" / "known")}
+RECORDS = {one.name: one for one in TAPE_DEFECTS}
 WATCH, TARGET, ZEROS = "tape-watch-while-stopped", "tape-target-and-source", "tape-traced-zeros"
 SCALAR, UNCONNECTED = "tape-batch-jacobian-of-scalar", "tape-batch-jacobian-unconnected"
 

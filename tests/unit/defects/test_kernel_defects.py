@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from msgspec import structs
 
-from gradcheck.defects import kernel_defects, known
+from gradcheck.defects import kernel_defects
 from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs, in_regions
 from gradcheck.defects.kernel_use import FLAT, KernelUse, attribute_values
 from gradcheck.defects.records import Defect
@@ -21,9 +21,9 @@ from gradcheck.explanation.known_defect import kernel_use, known_defects
 from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph_json import from_document
+from tests import records
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
-DEFECTS = {one.name: one for one in known.load(COMMITTED)}
+DEFECTS = {one.name: one for one in records.DEFECTS}
 WITH_KERNELS = {name: one for name, one in DEFECTS.items() if one.kernels}
 FORWARD = {"exclusive": False, "reverse": False}
 
@@ -204,6 +204,6 @@ def test_attributes_become_protocol_buffers() -> None:
 
 def test_the_records_of_a_folder_are_those_of_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project that names another folder asks that one, in the same process."""
-    for folder, found in ((tmp_path, False), (COMMITTED, True), (tmp_path, False)):
+    for folder, found in ((tmp_path, False), (records.COMMITTED, True), (tmp_path, False)):
         monkeypatch.setenv("GRADCHECK_KNOWN", str(folder))
         assert bool(defects_of("Cumprod", 1)) == found

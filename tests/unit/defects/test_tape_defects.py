@@ -17,9 +17,9 @@ from gradcheck.hunt.events import State
 from gradcheck.hunt.recheck import Recheck, of_known, of_tape_defect
 from gradcheck.hunt.tapes import interpreter
 from tests import forging
+from tests.records import COMMITTED, TAPE_DEFECTS
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
-RECORDS = {one.name: one for one in known.tape_defects(COMMITTED)}
+RECORDS = {one.name: one for one in TAPE_DEFECTS}
 WATCH = RECORDS["tape-watch-while-stopped"]
 SCALAR = RECORDS["tape-batch-jacobian-of-scalar"]
 UNCONNECTED = RECORDS["tape-batch-jacobian-unconnected"]

@@ -62,8 +62,8 @@ def test_the_row_is_widened_until_it_shows_stairs_and_so_many_times_at_most() ->
         return np.where(np.abs(p[:, 0]) < 13.2, np.round(p[:, 0]), np.inf)
 
     assert wide_slope(rounded_within, np.array([0.3]), ONE, 1.0) is not None
-    for stair, expected in ((4.0**24, True), (4.0**25, False)):
-        found = wide_slope(lambda p, stair=stair: np.round(0.75 * p[:, 0] / stair), np.zeros(1), ONE, 1.0)
+    for power, expected in ((24, True), (25, False)):
+        found = wide_slope(lambda p: np.round(0.75 * p[:, 0]), np.zeros(1), ONE, 4.0**-power)
         assert (found is not None) is expected
 
 
