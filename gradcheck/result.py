@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import ceil, inf, isfinite, log10
+from typing import NoReturn
 
 
 class Word(str, Enum):
@@ -33,6 +34,17 @@ class Verdict(Word):
     def worst(verdicts: Iterable[Verdict]) -> Verdict:
         """The worst of several verdicts."""
         return max(verdicts, key=list(Verdict).index)
+
+
+class NoTruth:
+    """A result with a verdict, which is neither true nor false: as an object it would be true, whatever was found."""
+
+    def __bool__(self) -> NoReturn:
+        """Raises TypeError, so that `assert check(f, x)` does not pass for a mismatch."""
+        raise TypeError(
+            f"{type(self).__name__} is neither true nor false; a verdict was meant: let gradcheck.assert_close (or "
+            'assert_step) raise at a mismatch, or compare .verdict, as in result.verdict == "agree"'
+        )
 
 
 class Kind(Word):
@@ -225,7 +237,7 @@ class SourceResult:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(NoTruth):
     """What `check` found, order by order; printing it is meant for people.
 
     `sources` is what `explain` says of each source of each derivative.

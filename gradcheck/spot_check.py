@@ -20,7 +20,7 @@ from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
-from gradcheck.result import OrderResult, Reason, Result, Verdict
+from gradcheck.result import NoTruth, OrderResult, Reason, Result, Verdict
 from gradcheck.training.moved_variables import MovedVariables, not_finite
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ LEAST = 0.5
 
 
 @dataclass(frozen=True)
-class SpotCheck:
+class SpotCheck(NoTruth):
     """A gradient beside differences of the loss along a few directions.
 
     `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each

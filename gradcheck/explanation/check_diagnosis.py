@@ -88,7 +88,7 @@ class CheckDiagnosis:
         return diagnosed(finding, diagnosis)
 
     def _of_first_order(self) -> Diagnosis | None:
-        found = [one.diagnosis for one in self.first.findings if one.diagnosis] if self.first else []
+        found = [one.diagnosis for one in self.first.findings if one.diagnosis] if self.first is not None else []
         return (
             replace(found[0], evidence=f"the first derivative is wrong already: {found[0].evidence}") if found else None
         )

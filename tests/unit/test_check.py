@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from gradcheck import Kind, check
+from gradcheck import Kind, check, spot_check
 from tests import slices, verdicts
 
 
@@ -41,6 +41,13 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     assert "2 entries are wrong, this one by the most error bounds" in text
     assert "\n      cause     stop_gradient\n      where     " in text
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
+
+
+def test_a_result_is_neither_true_nor_false() -> None:
+    result, spot = check(tf.sin, 1.0), spot_check(lambda: tf.sin(v) ** 2, [v := tf.Variable(0.5)])
+    for one in (result, spot):
+        with pytest.raises(TypeError, match=r"neither true nor false.*gradcheck\.assert_close.*\.verdict"):
+            assert one
 
 
 def test_rows_of_a_gradient_that_the_argument_does_not_have_are_raised() -> None:
