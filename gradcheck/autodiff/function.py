@@ -342,8 +342,11 @@ class Function(Problem):
         return gradient_matrix(taken, self.sources)
 
     def tensors(self, point: Array) -> Tensors:
-        """The sources at a point; variables are assigned, which the caller undoes."""
-        return self.placed(self._split(point))
+        """The sources at a point, in tensors of their own; variables are assigned, which the caller undoes.
+
+        A function may keep what it computed for a tensor, as bijectors do, and find it again for the same one.
+        """
+        return self.placed(list(map(tf.identity, self._split(point))))
 
     def placed(self, tensors: Tensors) -> Tensors:
         """The tensors, with the variables, to which theirs are assigned, in their places."""

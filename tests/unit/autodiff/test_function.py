@@ -16,6 +16,7 @@ from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.numerics.sampling import LinePoints
+from tests.verdicts import check
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
@@ -60,6 +61,19 @@ def test_values_and_derivatives_at_other_points_are_those_of_the_float64_form() 
     np.testing.assert_array_equal(function.values(points), np.sin(points))
     np.testing.assert_array_equal(function.gradients_at(np.ones(1), points), np.cos(points))
     np.testing.assert_array_equal(function.gradients(np.ones((1, 1))).values, [[np.cos(np.float32(1.0))]])
+
+
+@pytest.mark.parametrize(
+    "x", [np.array([0.5]), np.linspace(0.5, 1.5, 30), np.array([0.5], np.float32)], ids=("one", "many", "float32")
+)
+def test_every_call_gets_tensors_of_its_own(x: Any) -> None:
+    """Bijectors keep what they computed for a tensor, on the tape of that call, and find it again for the same one."""
+    kept: dict[Any, Any] = {}
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return kept.setdefault(x.ref(), tf.math.log(x)) ** 2
+
+    assert check(f, x, order=2).verdict == "agree"
 
 
 def test_names_come_from_the_signature() -> None:
