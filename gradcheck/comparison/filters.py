@@ -32,6 +32,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
+    OneSided,
     Smoothness,
     classify,
     confirm,
@@ -183,24 +184,32 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Random directions beside the axes may show a kink along which the axes are flat.
+    """A kink along which the axes are flat, which random directions beside them show, excuses what takes part in it.
 
-    Coordinates that kink by themselves stay put, so that they cannot excuse a wrong derivative of another coordinate.
+    A line does where the slope jumps otherwise along the same directions without its coordinates. Coordinates that
+    kink by themselves stay put.
     """
     lines, sample = evidence.everywhere
-    directions = lines.directions
-    columns = np.flatnonzero(comparison.where(Verdict.MISMATCH).any(axis=0))
+    wrong = comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    columns, places = np.flatnonzero(wrong.any(axis=0)), np.flatnonzero(wrong.any(axis=1))
     rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
-    scale = np.where(np.any(directions[rough] != 0, axis=0), 0.0, evidence.moving)
-    if np.sum(scale != 0) < 2:
+    scale = np.where(np.any(lines.directions[rough] != 0, axis=0), 0.0, evidence.moving)
+    if np.sum(scale != 0) < 2 or not len(columns):
         return comparison
-    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
     values = replace(lines, cotangents=lines.cotangents[columns]).values
-    kinds = classify(sample_values(lines.problem, oblique, values, sample.stencil)).kind
-    excused = np.zeros(comparison.verdict.shape, bool)
-    excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
-    excused &= ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
-    return comparison.excused(excused, Reason.COMPOSED_KINK)
+
+    def along(oblique: Array) -> OneSided:
+        return classify(sample_values(lines.problem, oblique, values, sample.stencil))
+
+    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
+    whole = along(oblique)
+    kinked = np.isin(whole.kind, ROUGH)
+    excused = np.zeros(wrong.shape, bool)
+    for place in places if kinked.any() else ():
+        others = np.where(evidence.lines.directions[place] != 0, 0.0, oblique)
+        takes_part = not others.any() or ~whole.jumps_like(along(others))
+        excused[place, columns] = (kinked & takes_part).any(axis=0)
+    return comparison.excused(wrong & excused, Reason.COMPOSED_KINK)
 
 
 def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -233,6 +242,15 @@ def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
     nowhere = ~np.isfinite(np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)).any(axis=1)
     inconclusive = comparison.where(Verdict.INCONCLUSIVE)
     return comparison.marked(inconclusive & nowhere, Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+
+
+def no_number(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """NaN is no derivative of what is finite at the point and beside it, whatever kind of point that is."""
+    sample = evidence.samples[0]
+    fine = sample.stencil.count // 2
+    values = np.concatenate([sample.values[:, :1], sample.left[:, fine:], sample.right[:, fine:]], axis=1)
+    nowhere = np.isnan(comparison.autodiff) & np.isfinite(values).all(axis=1)
+    return comparison.marked(nowhere & ~comparison.where(Verdict.MISMATCH), Verdict.MISMATCH, Kind.NON_FINITE)
 
 
 def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -309,6 +327,7 @@ FIRST_ORDER = (
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
+    Filter("no number", no_number, on=None),
 )
 """For first derivatives."""
 

@@ -63,6 +63,13 @@ class OneSided:
         """The derivatives on some of the lines."""
         return OneSided(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
+    def jumps_like(self, other: OneSided) -> Array:
+        """Where both are of one kind, and the derivative jumps by the same, within the bounds, (k, m)."""
+        bounds = self.left_bound + self.right_bound + other.left_bound + other.right_bound
+        with np.errstate(invalid="ignore"):
+            apart = np.abs((self.right - self.left) - (other.right - other.left)) > bounds
+        return np.asarray((self.kind == other.kind) & ~apart)
+
     @property
     def middle(self) -> Array:
         """Half-way between the one-sided derivatives."""

@@ -119,6 +119,9 @@ CASES = {
         lambda x: tf.where(x == 0.5, x, tf.sqrt(-x * x)),
         *(0.5, INCONCLUSIVE, (Reason.NOT_FINITE,), INCONCLUSIVE, (Reason.JUMP,)),
     ),
+    ("FIRST_ORDER", "no number"): Case(
+        lambda x: tf.sqrt(tf.abs(x)), 0.0, Verdict.MISMATCH, (), INCONCLUSIVE, (Reason.JUMP,)
+    ),
     ("GRADIENT_DIFFERENCES", "vacuous agreement"): Case(
         given(lambda x: x**3, lambda x: 3 * x**2, rough(lambda x: 6 * x)), 1.0, INCONCLUSIVE, ILL, AGREE
     ),

@@ -124,6 +124,23 @@ def test_flat_along_both_axes_but_not_between_them() -> None:
     assert Reason.COMPOSED_KINK in result.orders[1].reasons
 
 
+@pytest.mark.parametrize(
+    "kinked",
+    [
+        lambda a, b: tf.maximum(0.0 * a, tf.minimum(a, b)),
+        lambda a, b: tf.minimum(tf.abs(a), tf.abs(b)),
+        lambda a, b: tf.sqrt(tf.minimum(tf.abs(a), tf.abs(b))),
+    ],
+)
+def test_a_kink_of_other_coordinates_is_no_excuse(kinked: Any) -> None:
+    @tf.custom_gradient
+    def steeper(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda upstream: 1.3 * upstream * tf.cos(x)
+
+    findings = check(lambda x: kinked(x[0], x[1]) + steeper(x[2]), [0.0, 0.0, 1.0]).findings
+    assert "x[2]" in {finding.element for finding in findings if finding.kind is Kind.WRONG_VALUE}
+
+
 def test_a_smooth_composition_of_kinks_is_no_excuse() -> None:
     (finding,) = check(lambda x: relu(x) - relu(-x), 0.0).findings
     assert finding.kind is Kind.WRONG_VALUE
