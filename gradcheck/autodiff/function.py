@@ -203,8 +203,11 @@ class Function(Problem):
                 yield int(rows[place]), values
 
     def _split(self, point: Array) -> Tensors:
-        """A point as tensors of the sources' shapes; no variable is assigned."""
-        return self._given if point is self.point else self._tensors(point)
+        """A point as tensors of the sources' shapes, which nobody else has; no variable is assigned.
+
+        A function may keep what it computed for a tensor, as bijectors do, and find it again for the same one.
+        """
+        return list(map(tf.identity, self._given)) if point is self.point else self._tensors(point)
 
     @cached_property
     def _given(self) -> Tensors:
@@ -342,11 +345,8 @@ class Function(Problem):
         return gradient_matrix(taken, self.sources)
 
     def tensors(self, point: Array) -> Tensors:
-        """The sources at a point, in tensors of their own; variables are assigned, which the caller undoes.
-
-        A function may keep what it computed for a tensor, as bijectors do, and find it again for the same one.
-        """
-        return self.placed(list(map(tf.identity, self._split(point))))
+        """The sources at a point, in tensors of their own; variables are assigned, which the caller undoes."""
+        return self.placed(self._split(point))
 
     def placed(self, tensors: Tensors) -> Tensors:
         """The tensors, with the variables, to which theirs are assigned, in their places."""
