@@ -11,7 +11,8 @@ values, both of which end with the same search for swings. The order within a li
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
 4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show,
-   terms that only autodiff shows. Last, the edge of the domain names the reason of what is inconclusive by then.
+   terms that only autodiff shows. Last, the edge of the domain names the reason of what is inconclusive by then, and
+   NaN is no longer that where the function is finite.
 """
 
 from __future__ import annotations
@@ -204,8 +205,10 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
     whole = along(oblique)
     kinked = np.isin(whole.kind, ROUGH)
+    if not kinked.any():
+        return comparison
     excused = np.zeros(wrong.shape, bool)
-    for place in places if kinked.any() else ():
+    for place in places:
         others = np.where(evidence.lines.directions[place] != 0, 0.0, oblique)
         takes_part = not others.any() or ~whole.jumps_like(along(others))
         excused[place, columns] = (kinked & takes_part).any(axis=0)
@@ -237,9 +240,7 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where the function is not finite on the finest steps of either side, that is why nothing could be said."""
-    sample = evidence.samples[0]
-    fine = sample.stencil.count // 2
-    nowhere = ~np.isfinite(np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)).any(axis=1)
+    nowhere = ~np.isfinite(_beside(evidence.samples[0])).any(axis=1)
     inconclusive = comparison.where(Verdict.INCONCLUSIVE)
     return comparison.marked(inconclusive & nowhere, Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
 
@@ -247,10 +248,15 @@ def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
 def no_number(comparison: Comparison, evidence: Evidence) -> Comparison:
     """NaN is no derivative of what is finite at the point and beside it, whatever kind of point that is."""
     sample = evidence.samples[0]
+    finite = np.isfinite(sample.values[:, 0]) & np.isfinite(_beside(sample)).all(axis=1)
+    inconclusive = comparison.where(Verdict.INCONCLUSIVE)
+    return comparison.marked(inconclusive & finite & np.isnan(comparison.autodiff), Verdict.MISMATCH, Kind.NON_FINITE)
+
+
+def _beside(sample: Sample) -> Array:
+    """The values on the finest steps, to both sides, (k, steps, c)."""
     fine = sample.stencil.count // 2
-    values = np.concatenate([sample.values[:, :1], sample.left[:, fine:], sample.right[:, fine:]], axis=1)
-    nowhere = np.isnan(comparison.autodiff) & np.isfinite(values).all(axis=1)
-    return comparison.marked(nowhere & ~comparison.where(Verdict.MISMATCH), Verdict.MISMATCH, Kind.NON_FINITE)
+    return np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)
 
 
 def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -327,7 +333,7 @@ FIRST_ORDER = (
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
-    Filter("no number", no_number, on=None),
+    Filter("no number", no_number, on=Verdict.INCONCLUSIVE),
 )
 """For first derivatives."""
 
