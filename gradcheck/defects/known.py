@@ -169,11 +169,10 @@ def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Def
 def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list[tuple[str, Region]]]:
     """The regions that leave an operation no use in a mode, by its name, with the names of their defects."""
     found: dict[str, list[tuple[str, Region]]] = {}
-    for defect in defects:
-        if defect.signature.taken in (PLAIN, mode):
-            for region in defect.regions:
-                if region.everywhere and region.excluding:
-                    found.setdefault(region.op, []).append((defect.name, region))
+    there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
+    for name, region in ((defect.name, region) for defect in there for region in defect.regions):
+        if region.everywhere and region.excluding:
+            found.setdefault(region.op, []).append((name, region))
     return found
 
 

@@ -282,8 +282,8 @@ def outcome(change: Change, reached: Reached, exhaustive: bool, at_most: float, 
     every = reached.tests(change)
     spent = list(accumulate(reached.seconds.get(name, 0.0) for name in every))
     tests = every[: max(1, bisect_right(spent, at_most))]
-    told: dict[str, Any] = {"kind": change.kind, "before": change.before, "after": change.after}
-    told |= {"tests": len(tests), "left": len(every) - len(tests)}
+    asked = {"tests": len(tests), "left": len(every) - len(tests)}
+    told = {"kind": change.kind, "before": change.before, "after": change.after, **asked}
     if not every:
         return {**told, "outcome": "never reached", "by": ""}
     copy = copies.pop()
