@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect, DerivativeValues
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding
@@ -16,8 +14,9 @@ from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report
 from gradcheck.result import Finding, Kind
+from tests import records
 
-DEFECTS = {defect.name: defect for defect in load(Path(__file__).parents[3] / "reports" / "known")}
+DEFECTS = {defect.name: defect for defect in records.DEFECTS}
 SIN = Graph((literal([0.0]),), (Node.of("sin", 0),))
 CUMPROD = DEFECTS["cumprod-zero-order1"]
 LOST = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 1.0, 1e-12, 1e-11, "")
