@@ -14,6 +14,7 @@ import numpy as np
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
+from gradcheck.autodiff.interception import EAGERLY, functions_run_eagerly
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
 from gradcheck.autodiff.opening import open_function, refuse_graph, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
@@ -116,7 +117,7 @@ def result_of(
         stack.enter_context(variables_restored(moved))
         if function.point.size == 0 or function.outputs == 0:
             return _nothing_to_compare(orders)
-        used = tuple(generator for generator in before if generator.used)
+        used, told = tuple(generator for generator in before if generator.used), ()
         changed = ChangedState(snapshot.changed(), used)
         function = replace(function, held=changed.besides(moved))
         observed = observed_call(function)
@@ -124,6 +125,8 @@ def result_of(
             stack.enter_context(seeded())
             held = replace(function.held, generators=(*function.held.generators, generators()[-1]))
             function = replace(function, held=held)
+            if _apart(function) and not _apart(eager := replace(function, f=_run_eagerly(function.f))):
+                function, told = eager, (EAGERLY,)
             if apart := _apart(function):
                 note = f"two calls at the same inputs {apart}; {hidden_state(partial(function.value, function.point))}"
                 return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
@@ -131,6 +134,7 @@ def result_of(
             function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
             if function.outputs == 0:
                 return _nothing_to_compare(orders)
+            observed = observed_call(function)
         unconnected = _unconnected(function, gradient, unused)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
@@ -141,7 +145,7 @@ def result_of(
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
-        told, diagnosis = tuple(notes), partial(CheckDiagnosis, function, gradient, causes=causes)
+        told, diagnosis = (*told, *notes), partial(CheckDiagnosis, function, gradient, causes=causes)
         found: dict[int, OrderResult] = {}
         for number in orders:
             found[number] = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
@@ -162,6 +166,16 @@ def _is_random(function: Function, observed: ObservedCall) -> bool:
 def _apart(function: Function) -> str:
     """How two calls at the same inputs differ, if that is more than rounding; else nothing."""
     return _difference(function, *(function.value(function.point) for _ in range(2)))
+
+
+def _run_eagerly(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with every tf.function as plain Python, whose random operations begin alike at each call."""
+
+    def eagerly(*arguments: Any) -> Any:
+        with functions_run_eagerly():
+            return f(*arguments)
+
+    return eagerly
 
 
 def _difference(function: Function, first: Array, second: Array) -> str:

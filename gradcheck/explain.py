@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
+from gradcheck.autodiff.interception import EAGERLY
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
 from gradcheck.check import name_of, tolerance_from
@@ -24,7 +25,6 @@ from gradcheck.explanation.user_code import quoted
 from gradcheck.progress import at, shown
 from gradcheck.result import Reason, Result
 
-EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
 EAGER_MODE = "eager execution"
 """What TensorFlow's messages say of a call that works in a graph alone."""
 GRAPH_ALONE = (

@@ -8,6 +8,9 @@ from enum import Enum
 from math import ceil, inf, isfinite, log10
 from typing import NoReturn
 
+APART, LISTED = 10.0, 8
+"""The resolution of a source is printed where it is another by this factor; of so many sources at most."""
+
 
 class Word(str, Enum):
     """A member is its word: it equals it, prints as it and is written to files as it."""
@@ -68,6 +71,7 @@ class Reason(Word):
     COMPOSED_KINK = "convention at a composed kink"
     ILL_CONDITIONED = "ill-conditioned"
     TOLERANCE = "tolerance finer than can be seen"
+    TOO_COARSE = "resolution too coarse"
     STAIRCASE = "staircase"
     JUMP = "jump or infinite slope"
     NOT_FINITE = "function not finite"
@@ -169,13 +173,30 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class SourceResolution:
+    """The smallest error that would have been noticed in the derivatives with respect to one input or variable.
+
+    `resolution` is that error, as in OrderResult; `relative` the same over the source's own derivative: its largest
+    entry, or, where many entries were compared together, its share of their sum. NaN where nothing was compared.
+    """
+
+    name: str
+    resolution: float
+    relative: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.resolution:.1e} ({self.relative:.1e} of its own derivative)"
+
+
+@dataclass(frozen=True)
 class OrderResult:
     """The verdict at one order of differentiation.
 
-    `resolution` is the smallest absolute error that would have been noticed in the entries that were compared,
-    `relative_resolution` the same over the largest derivative. Of entries that were compared together, as a note says,
-    the first is that of their sum, weighted by the magnitudes of the inputs and divided by those of the outputs, the
-    second over its largest term. `compared` and `inconclusive` count entries.
+    `resolution` is the smallest absolute error that would have been noticed in all entries that were compared: one as
+    large would not have agreed. `relative_resolution` is the same over the largest derivative. Of entries that were
+    compared together, as a note says, the first is that of their sum, weighted by the magnitudes of the inputs and
+    divided by those of the outputs, the second over its largest term. `by_source` has both for each source, beside its
+    own derivative. `compared` and `inconclusive` count entries.
     """
 
     order: int
@@ -185,6 +206,7 @@ class OrderResult:
     notes: tuple[str, ...] = ()
     resolution: float = float("nan")
     relative_resolution: float = float("nan")
+    by_source: tuple[SourceResolution, ...] = ()
     compared: int = 0
     inconclusive: int = 0
 
@@ -193,12 +215,23 @@ class OrderResult:
         relative = f" ({self.relative_resolution:.1e} of the largest derivative)"
         if isfinite(self.resolution):
             lines.append(f"  resolution {self.resolution:.1e}{relative if isfinite(self.relative_resolution) else ''}")
+            lines += [f"    {line}" for line in self._apart()]
         lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
         for finding in self.findings:
             lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}"]
             lines += [f"      {line}" for line in (finding.diagnosis.printed if finding.diagnosis else ())]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _apart(self) -> list[str]:
+        """The resolutions of sources that are others than that of the whole: far finer, or far coarser relatively."""
+        apart = [
+            one
+            for one in self.by_source
+            if one.resolution * APART < self.resolution or one.relative > APART * self.relative_resolution
+        ]
+        rest = [f"… and {len(apart) - LISTED} more, by resolution_of(name)"] if len(apart) > LISTED else []
+        return [*map(str, apart[:LISTED]), *rest]
 
 
 @dataclass(frozen=True)
@@ -260,6 +293,26 @@ class Result(NoTruth):
     def resolution(self) -> dict[int, float]:
         """For each order, the smallest absolute error that would have been noticed."""
         return {number: order.resolution for number, order in self.orders.items()}
+
+    def resolution_of(self, name: str, order: int = 1) -> float:
+        """The smallest absolute error that would have been noticed with respect to one input or variable.
+
+        `name` is the one that findings have, such as "x" or "variables[0] (dense/kernel)", or a part of it that no
+        other has. In the units of `OrderResult.resolution`; NaN where nothing of it was compared. Raises KeyError for
+        another name, and for an order that was not asked for.
+
+        >>> from gradcheck import check
+        >>> check(lambda x, y: x**2 + 1e-6 * y**2, 1.0, 1.0).resolution_of("y") < 1e-9
+        True
+        """
+        if order not in self.orders:
+            raise KeyError(f"order {order} was not checked; known are {', '.join(map(str, self.orders))}")
+        sources = self.orders[order].by_source
+        found = [one for one in sources if one.name == name] or [one for one in sources if name in one.name]
+        if len(found) != 1:
+            known = ", ".join(one.name for one in sources) or "none, as nothing was compared"
+            raise KeyError(f"{name!r} names {len(found)} sources where one was expected; known are {known}")
+        return found[0].resolution
 
     def __str__(self) -> str:
         parts = list(map(str, self.orders.values()))

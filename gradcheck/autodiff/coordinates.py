@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,13 @@ def farthest(one: Array, other: Array) -> float:
         same = (first == second) | (np.isnan(first) & np.isnan(second))
         apart = np.abs(first - second)
     return float(np.max(np.where(np.isnan(apart), np.inf, apart), where=~same, initial=0.0))
+
+
+def parts_of(counts: Sequence[int]) -> tuple[slice, ...]:
+    """Where the coordinates of several tensors lie that stand one behind the other.
+
+    >>> parts_of([2, 3])
+    (slice(0, 2, None), slice(2, 5, None))
+    """
+    ends = np.cumsum([0, *counts])
+    return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))

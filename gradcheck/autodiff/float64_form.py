@@ -46,7 +46,7 @@ def with_float64_form(function: Function, observed: ObservedCall | None = None) 
     inner = observed.roundoff
     if max(function.precision, inner) <= FLOAT64:
         return function
-    retracing = _Retracing(function)
+    retracing = _Retracing(function, observed.drawn)
     copied = _copied(function)
     if copied is not None:
         copied = replace(copied, noisy=partial(retracing.noisy, copied.results))
@@ -111,9 +111,10 @@ def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool
 
 @dataclass(frozen=True)
 class _Retracing:
-    """A function and what is built of its trace, when it is first asked for."""
+    """A function and what is built of its trace, when it is first asked for; every call draws what was `drawn`."""
 
     function: Function
+    drawn: Sequence[tuple[str, Any]] = ()
 
     @cached_property
     def graph(self) -> Any:
@@ -137,7 +138,7 @@ class _Retracing:
     @cached_property
     def wide(self) -> tuple[Function, float]:
         """The float64 form, and the coarsest roundoff that was left out."""
-        retraced = Retraced()
+        retraced = Retraced(drawn=self.drawn)
 
         def compute(*tensors: Any) -> Any:
             return retraced.outputs(self.graph, tensors)
@@ -166,7 +167,7 @@ class _Retracing:
         """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
 
         def compute(*tensors: Any) -> Any:
-            return Retraced(seed=tensors[-1]).outputs(self.graph, tensors[:-1])
+            return Retraced(seed=tensors[-1], drawn=self.drawn).outputs(self.graph, tensors[:-1])
 
         try:
             return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, parts_of, to_coordinates
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
-from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.autodiff.perturbation import computed_from, perturbing
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.remembered import Remembered
 from gradcheck.autodiff.reverse import (
@@ -89,12 +88,12 @@ class Function(Problem):
     @cached_property
     def parts(self) -> tuple[slice, ...]:
         """Where each source's coordinates lie."""
-        return _slices([source.count for source in self.sources])
+        return parts_of([source.count for source in self.sources])
 
     @cached_property
     def result_parts(self) -> tuple[slice, ...]:
         """Where each result's coordinates lie."""
-        return _slices([coordinate_count(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
+        return parts_of([coordinate_count(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
 
     @property
     def outputs(self) -> int:
@@ -245,6 +244,8 @@ class Function(Problem):
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
         self.held.put_back()
+        if perturbing():
+            computed_from(tensors)
         results: Tensors = tf.nest.flatten(self.f(*self.arguments.rebuilt(tensors)))
         return results
 
@@ -373,8 +374,3 @@ class Function(Problem):
 def flat(results: Sequence[Array]) -> Array:
     """The real coordinates of several arrays, one behind the other."""
     return np.concatenate([np.zeros(0), *map(to_coordinates, results)])
-
-
-def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
-    ends = np.cumsum([0, *counts])
-    return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))

@@ -45,6 +45,10 @@ def _wrapped(original: Callable[..., Any], wrapper: Wrapper) -> Callable[..., An
     return call
 
 
+EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
+"""The note on what `functions_run_eagerly` changes of a function that draws random numbers."""
+
+
 @contextmanager
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
     """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,11 @@ AT_A_TIME = 8
 
 @dataclass(frozen=True, eq=False)
 class LeftVectors:
-    """Unit vectors of some `coordinates`, a `vector` (n,) in parts of `length` coordinates, and a `direction` (n,).
+    """Unit vectors of some `coordinates`, a `vector` (n,) in parts, and a `direction` (n,).
 
     In parts a vector costs one pass over a gradient, however many there are, and each shows what is small elsewhere.
+    Each of the `sources`, by default one of all coordinates, begins with a part of its own; a part has up to `length`
+    coordinates.
 
     >>> left = LeftVectors(np.array([1.0, -1.0, 2.0]), np.ones(3), length=2, coordinates=[1])
     >>> left.products(np.array([[3.0, 4.0, 5.0]])).tolist()
@@ -30,42 +32,40 @@ class LeftVectors:
     direction: Array
     length: int
     coordinates: Sequence[int] = ()
+    sources: Sequence[slice] = ()
 
     @cached_property
-    def starts(self) -> Array:
-        """Where the parts begin, (parts,)."""
-        return np.arange(0, self.vector.size, self.length)
+    def _sources(self) -> Sequence[slice]:
+        return self.sources or [slice(0, self.vector.size)]
+
+    @cached_property
+    def owners(self) -> list[int]:
+        """The number of the source that each part belongs to."""
+        counts = [-(-(part.stop - part.start) // self.length) for part in self._sources]
+        return [number for number, count in enumerate(counts) for _ in range(count)]
 
     def __len__(self) -> int:
-        return len(self.coordinates) + len(self.starts) + 1
+        return len(self.coordinates) + len(self.owners) + 1
 
     def products(self, gradients: Array) -> Array:
         """The products (p, c) of gradients (p, n): with the unit vectors, the parts, and at last the direction."""
-        return np.stack([self.of_pieces([gradient]) for gradient in gradients])
+        return np.stack([self.of_pieces([gradient[part] for part in self._sources]) for gradient in gradients])
 
     def of_pieces(self, pieces: Sequence[Array]) -> Array:
-        """The products (c,) of one gradient (n,) that is given in pieces, which need not be put together first."""
-        parts, along, start = np.zeros(len(self.starts)), 0.0, 0
-        units = np.zeros(len(self.coordinates))
-        for piece in pieces:
-            stop = start + piece.size
-            along += float(piece @ self.direction[start:stop])
-            for first, last in self._runs(start, stop):
-                count = max(1, (last - first) // self.length)
-                rows = piece[first - start : last - start].reshape(count, 1, -1)
-                place = first // self.length
-                parts[place : place + count] += (rows @ self.vector[first:last].reshape(count, -1, 1))[:, 0, 0]
+        """The products (c,) of one gradient that is given source by source, which need not be put together first."""
+        parts: list[Array] = []
+        along, units = 0.0, np.zeros(len(self.coordinates))
+        for piece, at in zip(pieces, self._sources, strict=True):
+            along += float(piece @ self.direction[at])
+            whole = piece.size // self.length * self.length
+            rows, left = (array[:whole].reshape(-1, 1, self.length) for array in (piece, self.vector[at]))
+            parts.append((rows @ left.transpose(0, 2, 1))[:, 0, 0])
+            if whole < piece.size:
+                parts.append(piece[None, whole:] @ self.vector[at][whole:])
             for number, coordinate in enumerate(self.coordinates):
-                if start <= coordinate < stop:
-                    units[number] = piece[coordinate - start]
-            start = stop
-        return np.concatenate([units, parts, [along]])
-
-    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """What lies between two coordinates: the rest of a part, whole parts, and the beginning of another."""
-        whole = min(-(-start // self.length) * self.length, stop)
-        rest = max(stop // self.length * self.length, whole)
-        return ((first, last) for first, last in ((start, whole), (whole, rest), (rest, stop)) if first < last)
+                if at.start <= coordinate < at.stop:
+                    units[number] = piece[coordinate - at.start]
+        return np.concatenate([units, *parts, [along]])
 
     def over(self, reduce: np.ufunc, of: Callable[[Array, slice], Array]) -> Array:
         """Of each vector (c,), all that `of` makes of its entries, reduced; what lies beside it is left out.
@@ -74,8 +74,10 @@ class LeftVectors:
         """
         units = [of(np.ones(1), slice(place, place + 1))[0] for place in self.coordinates]
         parts, along = [], []
-        for start in range(0, self.vector.size, AT_A_TIME * self.length):
-            some = slice(start, min(start + AT_A_TIME * self.length, self.vector.size))
-            parts.append(reduce.reduceat(of(self.vector[some], some), np.arange(0, some.stop - start, self.length)))
-            along.append(reduce.reduce(of(self.direction[some], some)))
+        for source in self._sources:
+            for start in range(source.start, source.stop, AT_A_TIME * self.length):
+                some = slice(start, min(start + AT_A_TIME * self.length, source.stop))
+                starts = np.arange(0, some.stop - start, self.length)
+                parts.append(reduce.reduceat(of(self.vector[some], some), starts))
+                along.append(reduce.reduce(of(self.direction[some], some)))
         return np.concatenate([units, *parts, [reduce.reduce(along)]])

@@ -16,7 +16,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import as_array
 from gradcheck.autodiff.reverse import Tensors
-from gradcheck.autodiff.state import draws_at_random, nodes_of, observe_operations
+from gradcheck.autodiff.state import advances_generator, draws_at_random, nodes_of, observe_operations
 
 Array = np.ndarray[Any, Any]
 
@@ -32,12 +32,13 @@ class ObservedCall:
     and the unit roundoff of the coarsest arithmetic that what depends on the sources runs through, relevant or not.
 
     `draws`: an operation, not one inside of a function, drew random numbers from a state of its own, while TensorFlow
-    had no global seed."""
+    had no global seed. `drawn` is what such operations, and random generators, gave, in their order."""
 
     value: Array
     seconds: float
     roundoff: float
     draws: bool = False
+    drawn: tuple[tuple[str, Any], ...] = ()
 
 
 def observed_call(function: Function) -> ObservedCall:
@@ -50,7 +51,7 @@ def observed_call(function: Function) -> ObservedCall:
     roundoff = call.roundoff
     if call.apart and not _same_beside(function, call.apart):
         roundoff = max(roundoff, *(ROUNDOFF[tensor.dtype.name] for tensor in call.apart))
-    return ObservedCall(call.value, call.seconds, roundoff, call.draws)
+    return ObservedCall(call.value, call.seconds, roundoff, call.draws, tuple(call.drawn))
 
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
@@ -76,6 +77,7 @@ class _Observation:
     seconds: float = 0.0
     value: Array = field(default_factory=lambda: np.zeros(0))
     draws: bool = False
+    drawn: list[tuple[str, Any]] = field(default_factory=list)
 
     @staticmethod
     def of(function: Function, point: Array) -> _Observation:
@@ -95,6 +97,8 @@ class _Observation:
             return  # a function is traced: its call follows
         began = time.process_time()
         self.draws = self.draws or (context.global_seed() is None and draws_at_random(name))
+        if draws_at_random(name) or advances_generator(name):
+            self.drawn += [(name, output) for output in outputs]
         coarse = [tensor for tensor in (*inputs, *outputs) if ROUNDOFF.get(tensor.dtype.name, 0.0) > FLOAT64]
         if any(tensor._id in self.moved for tensor in inputs):
             written = (tensor for tensor in inputs if tensor.dtype == tf.resource)

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
+from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.interception import functions_run_eagerly, gradients_looked_up, patched
@@ -142,6 +143,8 @@ def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
     """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
 
     So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
+    Operations on constants round alike at all points: once `computed_from` named tensors, only what depends on them
+    is perturbed.
     """
     generator = np.random.default_rng(seed)
 
@@ -165,20 +168,45 @@ def perturbed_matrices(seed: int) -> Iterator[None]:
         yield
 
 
+_dependent: list[set[int]] = []
+"""The tensors that depend on those named by `computed_from`, by their ids, for each block that perturbs operations."""
+
+
+def computed_from(tensors: Iterable[Any]) -> None:
+    """Take these tensors and variables for all that a perturbed function depends on."""
+    if _dependent:
+        named = {(one.handle if hasattr(one, "handle") else one)._id for one in tensors}
+        for known in _dependent:
+            known |= named
+
+
+def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
+    """Note that the results of an operation depend on what is known to, and the variables that it writes."""
+    written = [one for one in flat if one.dtype == tf.resource]
+    known.update(one._id for one in (*tf.nest.flatten(results), *written) if isinstance(one, ops.EagerTensor))
+
+
 @contextmanager
 def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any]) -> Iterator[None]:
     generator, ours = np.random.default_rng((seed, 1)), [False]
+    known: set[int] = set()
 
     def run(name: str, inputs: Sequence[Any], call: Callable[[Sequence[Any]], Any]) -> Any:
         if ours[0]:
+            return call(inputs)
+        flat = [one for one in tf.nest.flatten(list(inputs)) if isinstance(one, ops.EagerTensor)]
+        if known and known.isdisjoint(one._id for one in flat):
             return call(inputs)
         ours[0] = True
         try:
             if name in NORMWISE:
                 inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
-            return rounded(name, tf.nest.flatten(list(inputs)), call(inputs))
+            results = rounded(name, flat, call(inputs))
         finally:
             ours[0] = False
+        if known:
+            _follow(known, flat, results)
+        return results
 
     def quickly(original: Callable[..., Any], context: Any, name: str, label: Any, *args: Any) -> Any:
         return run(name, args, lambda inputs: original(context, name, label, *inputs))
@@ -187,8 +215,12 @@ def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any])
         return run(name, given, lambda inputs: original(handle, device, name, inputs, *args))
 
     calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
-    with _marked(seed), patched(*calls):
-        yield
+    _dependent.append(known)
+    try:
+        with _marked(seed), patched(*calls):
+            yield
+    finally:
+        _dependent.pop()
 
 
 def _is_matrix(value: Any) -> bool:

@@ -25,6 +25,11 @@ class Problem(ABC):
         """The coordinates (n,) of the inputs."""
 
     @property
+    def parts(self) -> tuple[slice, ...]:
+        """Where the coordinates of each source lie; by default there is one source."""
+        return (slice(0, self.point.size),)
+
+    @property
     @abstractmethod
     def outputs(self) -> int:
         """The number m of output coordinates."""

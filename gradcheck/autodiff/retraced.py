@@ -20,6 +20,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.kernels import IN_FLOAT64
 from gradcheck.autodiff.perturbation import EXACT
 from gradcheck.autodiff.single_operation import AS_THEY_ARE, run_alone
+from gradcheck.autodiff.state import advances_generator, draws_at_random
 
 WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
 ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
@@ -65,10 +66,12 @@ class Retraced:
 
     With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
     was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built;
-    `same_gradients` says whether all functions under tf.custom_gradient kept theirs.
+    `same_gradients` says whether all functions under tf.custom_gradient kept theirs. `drawn` are the random numbers
+    that the operations of the graph itself draw, with the names of these, in their order.
     """
 
-    def __init__(self, seed: Any = None) -> None:
+    def __init__(self, seed: Any = None, drawn: Sequence[tuple[str, Any]] = ()) -> None:
+        self._drawn = drawn
         self.narrow = 0.0
         self.same_gradients = True
         self._seed = seed
@@ -85,7 +88,24 @@ class Retraced:
         given = [TraceTensor(value, moved=True) for value in inputs]
         self._given = {id(one) for one in given}
         known |= {tensor.ref(): one for tensor, one in zip(explicit, given, strict=True)}
+        known |= self._random_numbers(graph)
         return [one.wide for one in self._run(graph, known)]
+
+    def _random_numbers(self, graph: Any) -> dict[Any, TraceTensor]:
+        """What the operations that draw random numbers draw, if these are the ones that drew them before."""
+        drawing = [
+            tensor
+            for op in graph.get_operations()
+            if draws_at_random(op.type) or advances_generator(op.type)
+            for tensor in op.outputs
+        ]
+        pairs = list(zip(drawing, self._drawn, strict=False))
+        if len(drawing) != len(self._drawn) or any(
+            (tensor.op.type, tensor.dtype) != (name, value.dtype) or not tensor.shape.is_compatible_with(value.shape)
+            for tensor, (name, value) in pairs
+        ):
+            return {}
+        return {tensor.ref(): TraceTensor(value, moved=False) for tensor, (_, value) in pairs}
 
     def _run(self, graph: Any, known: dict[Any, TraceTensor]) -> list[TraceTensor]:
         assigning = [op for op in graph.get_operations() if op.type in ASSIGNING]

@@ -297,6 +297,20 @@ def draws_at_random(name: str) -> bool:
     return definition is not None and any(attribute.name == "seed2" for attribute in definition.attr)
 
 
+def advances_generator(name: str) -> bool:
+    """Whether an operation draws from a generator's variable, which it advances, or advances it alone.
+
+    >>> advances_generator("RngReadAndSkip"), advances_generator("StatelessRandomUniformV2")
+    (True, False)
+    """
+    definition = op_def_registry.get(name)
+    return definition is not None and definition.is_stateful and not SEEDS.isdisjoint(_inputs(definition))
+
+
+def _inputs(definition: Any) -> set[str]:
+    return {argument.name for argument in definition.input_arg}
+
+
 def is_random(name: str) -> bool:
     """Whether an operation draws random numbers from any state: its own, a generator's variable, or a seed given to it.
 
@@ -304,8 +318,7 @@ def is_random(name: str) -> bool:
     (True, True, False)
     """
     definition = op_def_registry.get(name)
-    inputs = () if definition is None else (argument.name for argument in definition.input_arg)
-    return draws_at_random(name) or bool(SEEDS.intersection(inputs))
+    return draws_at_random(name) or (definition is not None and not SEEDS.isdisjoint(_inputs(definition)))
 
 
 def _holds_resource(definition: Any) -> bool:

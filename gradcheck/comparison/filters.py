@@ -30,7 +30,7 @@ from gradcheck.comparison.lines import LITTLE, Lines, sample_values, ulp_roundin
 from gradcheck.comparison.suspicion import FINER, Evidence
 from gradcheck.comparison.swing import swings
 from gradcheck.comparison.tables import EXCLUSION, Comparison, confirmed
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import ABSOLUTE, RELATIVE, Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
     OneSided,
@@ -69,11 +69,13 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What is left where terms cancel agrees up to their rounding."""
+    """What is left where terms cancel agrees up to their rounding, which is next to zero where nothing is left."""
     small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
-    return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
+    nothing = small & (np.abs(comparison.difference) <= comparison.bound)
+    little = np.where(nothing, np.maximum(comparison.little, evidence.residue / EXCLUSION), comparison.little)
+    return replace(comparison, allowed=allowed, little=little).marked(small, Verdict.AGREE)
 
 
 def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -82,7 +84,9 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
         return comparison
     allowed = comparison.allowed + EXCLUSION * evidence.own.lost
     covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
-    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed))
+    nothing = covered & (np.abs(comparison.difference) <= comparison.bound)
+    little = np.where(nothing, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
+    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed), little=little)
     vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
     return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
@@ -127,8 +131,9 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
         return comparison
     value, bound = side.middle, side.reach
     change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
-    conclusive = jump & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
-    return comparison.replaced(jump, evidence.compare(Estimate(value, bound, conclusive, bound)))
+    little = ABSOLUTE * change
+    conclusive = jump & (bound <= np.maximum(RELATIVE * np.abs(value), little))
+    return comparison.replaced(jump, evidence.compare(Estimate(value, bound, conclusive, bound, little)))
 
 
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:

@@ -237,7 +237,8 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
     if estimate.conclusive.all():
         return estimate
     flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
-    return replace(estimate, conclusive=estimate.conclusive | flat)
+    little = np.where(flat, np.maximum(estimate.little, estimate.bound), estimate.little)
+    return replace(estimate, conclusive=estimate.conclusive | flat, little=little)
 
 
 def scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
@@ -248,8 +249,10 @@ def scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: fl
     sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))
     size = np.max(np.where(values.within(estimate.radius), sizes, 0.0), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        small = estimate.bound <= share * size / (estimate.radius * lines.lengths)
-    return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))
+        sizes = size / (estimate.radius * lines.lengths)
+    small = np.isfinite(estimate.bound) & (estimate.bound <= share * sizes)
+    little = np.where(np.isfinite(sizes), np.maximum(estimate.little, ABSOLUTE * sizes), estimate.little)
+    return replace(estimate, conclusive=estimate.conclusive | small, little=little)
 
 
 def ulp_rounding(autodiff: Array, precision: float) -> Array:

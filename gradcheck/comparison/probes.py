@@ -5,14 +5,15 @@ Random probes come first wherever they are cheaper, and are enough where they ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import (
@@ -25,6 +26,7 @@ from gradcheck.comparison.lines import (
     ulp_rounding,
 )
 from gradcheck.comparison.own_rounding import slope_rounding
+from gradcheck.comparison.resolution import shares_of, unseen
 from gradcheck.comparison.second_order import SHARE, WIDE
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
@@ -33,8 +35,10 @@ from gradcheck.numerics.probing import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     PAIR,
+    ProbeTests,
     axes,
     cotangents,
+    directions_at,
     locate_entry,
     probe_directions,
     probe_tests,
@@ -58,6 +62,9 @@ In less than float64, whose roundings add up in a sum, to the square root of its
 
 GLANCES = 4
 """What does not show beside the others is taken together without them so many times at most."""
+
+SCATTER = 4.0
+"""So many times the root of the sum of the squares of many roundings, their signs at random, bounds their sum."""
 
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
@@ -100,7 +107,10 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
     estimate = first_difference(sample_values(problem, axes(looked, problem.point.size)))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
-    return [one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
+    return [
+        one_by_one(problem, tolerance, looked, outputs),
+        *_uncompared(len(columns) - len(looked), Reason.TOO_EXPENSIVE),
+    ]
 
 
 def one_by_one(
@@ -113,11 +123,27 @@ def one_by_one(
 
 
 @dataclass(frozen=True)
-class _Glance:
-    """Random probes that agree, and which coordinates (n,) and outputs (m,) an error of a small share would show of.
+class _Rows:
+    """Cotangents (l, m), and autodiff's products with them (l, n); `wide` takes those of the float64 form."""
 
-    Of a coordinate whose derivative is zero, or rounding beside the others, it is a share of the largest derivative.
-    All need not show where there are more of them than a close look takes one by one.
+    weights: Array
+    pulled: Array
+    wide: Callable[[], Array | None]
+
+    @cached_property
+    def gaps(self) -> Array | None:
+        """What the products lost in low precision, (l, n); None where that cannot be told."""
+        wide = self.wide()
+        return None if wide is None else self.pulled - wide
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """Random probes that agree, and which coordinates (n,) and outputs (m,) are seen in them.
+
+    Where few are taken together, an error of a small share of each would show, or of the largest one for a coordinate
+    whose derivative is zero, or rounding beside the others. Of many, each source would show an error of a tenth of its
+    own share. With a tolerance, all errors show that it does not allow.
     """
 
     table: Comparison
@@ -131,8 +157,12 @@ def _side_by_side(tables: Sequence[Comparison]) -> Comparison:
     if not others:
         return first
     whole = combined(lambda *arrays: np.concatenate(arrays, axis=1), *tables)
-    contribution = np.concatenate([np.asarray(table.contribution) for table in tables], axis=1)
-    return replace(whole, rows=sum((table.rows for table in tables), ()), contribution=contribution)
+    contribution, shares = (
+        np.concatenate([np.asarray(getattr(table, name)) for table in tables], axis=1)
+        for name in ("contribution", "shares")
+    )
+    rows = sum((table.rows for table in tables), ())
+    return replace(whole, rows=rows, contribution=contribution, shares=shares)
 
 
 @dataclass(frozen=True)
@@ -169,6 +199,11 @@ class _Probing:
             columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
         return replace(self, directions=directions * finite, columns=columns, finite=finite)
 
+    def only(self, coordinates: Array) -> _Probing:
+        """Other random probes, of these coordinates (n,) alone."""
+        drawn = directions_at(self.rng, len(self.directions), self.problem.point)
+        return replace(self, directions=drawn * (coordinates & self.finite))
+
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
         return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
 
@@ -180,23 +215,25 @@ class _Probing:
         estimate = self._tight()
         if estimate is None:
             return None
-        left = self._left(estimate)
-        pulled = self._pulled(left)
+        rows = self._rows(self._left(estimate))
         seen: list[_Glance] = []
-        glance = self._glance(estimate, left, pulled)
-        while glance is not None and len(seen) <= GLANCES:
+        glance = self._glance(estimate, rows)
+        while glance is not None:
             seen.append(glance)
             outputs = ~np.any([one.outputs for one in seen], axis=0)
             coordinates = ~np.any([one.coordinates for one in seen], axis=0)
-            if outputs.any():
-                some = self._left(estimate) * outputs
-                glance = self._glance(estimate, some, self._pulled(some))
-            elif coordinates.any():
-                narrowed = replace(self, directions=self.directions * coordinates)
-                again = narrowed._tight()
-                glance = None if again is None else narrowed._glance(again, left, pulled)
-            else:
+            if not (outputs.any() or coordinates.any()):
                 return _side_by_side([one.table for one in seen])
+            if len(seen) > GLANCES:
+                # Of many coordinates taken together, a source that is not seen is no matter for a closer look.
+                apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
+                return None if apart else _side_by_side([one.table for one in seen])
+            if outputs.any():
+                glance = self._glance(estimate, self._rows(self._left(estimate) * outputs))
+            else:
+                narrowed = self.only(coordinates)
+                again = narrowed._tight()
+                glance = None if again is None else narrowed._glance(again, rows)
         return None
 
     def _tight(self) -> Estimate | None:
@@ -209,40 +246,85 @@ class _Probing:
         estimate = first_look(sampled, len(self.directions), enough)
         return estimate if estimate.conclusive.all() else None
 
-    def _glance(self, estimate: Estimate, left: Array, pulled: Array) -> _Glance | None:
-        """The probes with these cotangents (l, m) and autodiff's products with them (l, n), if they agree.
+    def _glance(self, estimate: Estimate, rows: _Rows) -> _Glance | None:
+        """The probes with these cotangents, if they agree.
 
         They agree within a tenth of what is allowed, so that an error of two tenths would have shown.
         """
-        table, wrong = self._test(estimate, left, pulled, 0.0)
-        if wrong is not None or not table.where(Verdict.AGREE).all() or (table.excess() > 1 / EXCLUSION).any():
+        table, wrong = self._test(estimate, rows, 0.0)
+        if wrong is not None or not table.where(Verdict.AGREE).all():
             return None
-        n, m = self.directions.shape[1], self.problem.outputs
+        if not self.tolerance.given and (table.excess() > 1 / EXCLUSION).any():
+            return None
+        shown = self._shown(table, rows), self._shown_outputs(table, estimate, rows)
+        return _Glance(self._stated(table, rows), *shown)
+
+    def _shown(self, table: Comparison, rows: _Rows) -> Array:
+        """Which coordinates (n,) are seen in a test."""
+        n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
+        if len(self.directions) >= n:
+            return shown
+        if self.tolerance.given:
+            return np.asarray(self._tolerated(table, rows).all(axis=(0, 1)))
+        if n > SMALL:
+            for part, hidden in zip(self.problem.parts, unseen([table], self.problem.parts), strict=True):
+                shown[part] = not hidden
+            return shown
+        moves, slopes = np.abs(self.directions[:, None, :]), np.abs(rows.pulled)
+        parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
+        visible = np.where(self._vanish(parts), moves * largest, parts) >= self._least(table) * (largest > 0)
+        return np.asarray(np.all(visible, axis=(0, 1)))
+
+    def _shown_outputs(self, table: Comparison, estimate: Estimate, rows: _Rows) -> Array:
+        """Which outputs (m,) are seen in a test."""
+        m = self.problem.outputs
+        if not len(rows.weights) < m <= SMALL:
+            return np.ones(m, bool)
+        parts = np.abs(estimate.value[:, None, :] * rows.weights)
+        return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
+
+    def _least(self, table: Comparison) -> float:
+        """The least term of which an error of a small share would show."""
         least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
-        coordinates, outputs = np.ones(n, bool), np.ones(m, bool)
+        return float(least)
 
-        def vanish(parts: Array) -> Array:
-            return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
-
-        if len(self.directions) < n <= SMALL:
-            moves, slopes = np.abs(self.directions[:, None, :]), np.abs(pulled)
-            parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
-            visible = np.where(vanish(parts), moves * largest, parts) >= least * (largest > 0)
-            coordinates = np.all(visible, axis=(0, 1))
-        if len(left) < m <= SMALL:
-            parts = np.abs(estimate.value[:, None, :] * left)
-            outputs = np.all(vanish(parts) | (parts >= least), axis=(0, 1))
-        return _Glance(table, coordinates, outputs)
+    def _vanish(self, parts: Array) -> Array:
+        return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
 
     def tables(self) -> list[Comparison]:
+        """The probes beside close estimates, and again without what they show, for what does not show beside it."""
+        done, left = np.zeros(self.problem.outputs, bool), self.finite
+        tests: list[Comparison] = []
+        others: list[Comparison] = []
+        for turn in range(1 + GLANCES):
+            probing = self if turn == 0 else self.only(left)
+            test, further, shown, done = probing._closely(done)
+            tests, others, left = tests + test, others + further, left & ~shown
+            if not left.any() or any(table.any(Verdict.MISMATCH) for table in others):
+                break
+        else:
+            others += self._too_small(left) if self.tolerance.given else []
+        return [*([_side_by_side(tests)] if tests else []), *others]
+
+    def _too_small(self, left: Array) -> list[Comparison]:
+        """Coordinates (n,) of which errors that the tolerance does not allow would not have shown, one by one."""
+        if left.sum() > SMALL or self.problem.outputs > SMALL:
+            return _uncompared(int(left.sum()), Reason.TOLERANCE)
+        return [one_by_one(self.problem, self.tolerance, np.flatnonzero(left), range(self.problem.outputs))]
+
+    def _closely(self, done: Array) -> tuple[list[Comparison], list[Comparison], Array, Array]:
+        """The probes, without the outputs (m,) that are `done`, if any is left, and the comparisons of single entries.
+
+        With these, which coordinates (n,) the probes show, and which outputs are done by then.
+        """
         sample = sample_values(self.problem, self.directions)
         estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
         left = self._left(estimate)
-        rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
+        rough: Array = np.asarray(~estimate.conclusive.all(axis=0)) | done
         rounding: Array = np.zeros((len(self.directions), len(left)))
 
         def tested() -> tuple[Comparison, tuple[int, int] | None]:
-            return self._test(estimate, left * ~rough, self._pulled(left * ~rough), rounding)
+            return self._test(estimate, self._rows(left * ~rough), rounding)
 
         table, wrong = tested()
         if wrong is not None:
@@ -265,7 +347,10 @@ class _Probing:
                 break
             rough[output] = True
             table, wrong = tested()
-        return [*_of_some_output(table, left * ~rough), *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
+        rows = self._rows(left * ~rough)
+        others = [*searched, *self._outputs_one_by_one(np.flatnonzero(rough & ~done))]
+        shown = self._shown(table, rows)
+        return _of_some_output(self._stated(table, rows), rows.weights), others, shown, rough
 
     def _left(self, estimate: Estimate) -> Array:
         if self.problem.outputs <= self.outputs:
@@ -273,35 +358,47 @@ class _Probing:
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
 
+    def _rows(self, weights: Array) -> _Rows:
+        form = self.problem.in_float64 if self.problem.precision > EPS64 else None
+
+        def wide() -> Array | None:
+            if form is None or not form.same_gradients:
+                return None
+            try:
+                return np.where(self.finite, form.gradients(weights).values, 0.0)
+            except (DerivativeRaisedError, WrongShapeError):
+                return None
+
+        return _Rows(weights, self._pulled(weights), wide)
+
     def _pulled(self, weights: Array) -> Array:
         values = self.problem.gradients(weights).values
         return values if self.finite.all() else np.where(self.finite, values, 0.0)
 
     def _test(
-        self, estimate: Estimate, weights: Array, pulled: Array, rounding: Array | float
+        self, estimate: Estimate, rows: _Rows, rounding: Array | float
     ) -> tuple[Comparison, tuple[int, int] | None]:
         """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
+        weights, pulled = rows.weights, rows.pulled
         used = weights.any(axis=0)
-        value, bound = np.where(used, estimate.value, 0.0), np.where(used, estimate.bound, 0.0)
+        value, bound, little = (
+            np.where(used, array, 0.0) for array in (estimate.value, estimate.bound, estimate.little)
+        )
         tests = probe_tests(value, pulled, self.directions, weights, bound)
-        rounding = rounding + ulp_rounding(tests.size.T, self.problem.precision)
-        difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
-        # The error of a probe that does not matter is what a single entry may be off by. Many small errors add up to
-        # more, which then is inconclusive: a large one might hide among them.
-        farthest = np.maximum(self.directions.max(axis=1), -self.directions.min(axis=1))[:, None]
-        absolute = (self.tolerance.atol or 0.0) * farthest * np.abs(weights).max(axis=1)
-        largest = np.where(np.isfinite(tests.largest), tests.largest, 0.0).T
-        wanted = absolute + (self.tolerance.rtol or 0.0) * largest
-        allowed = np.maximum(noticed, wanted)
-        failing = ~(np.abs(residual) <= allowed)
-        blurred = self.tolerance.given & (noticed > wanted) & (tests.contribution.T > 0)
-        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed)
-        table = table.marked(blurred, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
+        little = little @ np.abs(weights).T
+        shares = shares_of(self.directions, pulled, self.problem.parts, little)
+        granted = self._granted(tests, rows)
+        difference, residual = value @ weights.T, tests.residual.T
+        allowed = EXCLUSION * (tests.bound.T + rounding + granted)
+        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
+        failing = ~(np.abs(residual) <= allowed + self._wanted(rows).max(axis=2))
         table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         each = len(weights) == self.problem.outputs
-        rows = tuple(range(len(weights))) if each else (None,) * len(weights)
+        named = tuple(range(len(weights))) if each else (None,) * len(weights)
         behind = int(self.finite.sum() * used.sum())
-        table = replace(table, columns=self.columns, rows=rows, contribution=tests.contribution.T, behind=behind)
+        table = replace(
+            table, columns=self.columns, rows=named, contribution=tests.contribution.T, shares=shares, behind=behind
+        )
         if not failing.any():
             return table, None
         # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
@@ -311,6 +408,43 @@ class _Probing:
             excess = np.where(failing, np.nan_to_num(excess, nan=np.inf), -1.0)
         line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
         return table, (int(line), int(row))
+
+    def _granted(self, tests: ProbeTests, rows: _Rows) -> Array:
+        """The rounding (k, l) that autodiff is granted in each test.
+
+        In low precision it is what the gradient lost beside that of the float64 form, if that is less than the
+        roundings of all terms together: the signs of a probe know nothing of those of the roundings.
+        """
+        granted = ulp_rounding(tests.size.T, self.problem.precision)
+        if self.problem.precision <= EPS64 or rows.gaps is None:
+            return granted
+        with np.errstate(invalid="ignore", over="ignore"):
+            lost = SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
+        return np.where(lost < granted, lost, granted)
+
+    def _wanted(self, rows: _Rows) -> Array:
+        """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
+        if not self.tolerance.given:
+            return np.zeros((len(self.directions), len(rows.weights), 1))
+        moves = np.abs(self.directions[:, None, :])
+        absolute = (self.tolerance.atol or 0.0) * np.abs(rows.weights).max(axis=1)[:, None]
+        relative = np.nan_to_num((self.tolerance.rtol or 0.0) * np.abs(rows.pulled), posinf=0.0)
+        return np.asarray(moves * (absolute + relative))
+
+    def _stated(self, table: Comparison, rows: _Rows) -> Comparison:
+        """The tests, of which the tolerance allows as much as it does of the largest term."""
+        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
+
+    def _tolerated(self, table: Comparison, rows: _Rows) -> Array:
+        """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
+
+        One whose derivative is zero, beside the bound, asks for no relative resolution.
+        """
+        error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
+        terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
+        waived = (terms <= allowed / EXCLUSION) & (error <= allowed) & (not self.tolerance.atol)
+        shown = (self._wanted(rows) >= np.maximum(allowed, error)) | waived
+        return np.asarray(shown & (self.directions != 0)[:, None, :])
 
     def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
         """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
@@ -326,7 +460,7 @@ class _Probing:
     def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
         looked = outputs[:ROWS]
-        tables = _too_expensive(len(outputs) - len(looked))
+        tables = _uncompared(len(outputs) - len(looked), Reason.TOO_EXPENSIVE)
         if not len(looked):
             return tables
         rows = axes(looked, self.problem.outputs)
@@ -351,17 +485,21 @@ class _Probing:
             values, autodiff = Lines(self.problem, line, rows[still], self.tolerance).values, line @ pulled[still].T
             sample = sample_values(self.problem, line, values)
             rounding = ulp_rounding(autodiff, self.problem.precision)
-            entries = compare(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
+            entries = compare(autodiff, first_difference(sample), Tolerance(), rounding, factor=1.0)
+            shares = shares_of(line, pulled[still], self.problem.parts, entries.little)
+            entries = replace(entries, columns=(None,), rows=tuple(map(int, outputs[still])), shares=shares)
             clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
+            if self.tolerance.given:
+                each = _Rows(rows[still], pulled[still], lambda: None)
+                clear &= replace(self, directions=line)._tolerated(entries, each)[0][:, part].all(axis=1)
             if clear.any():
-                table = combined(lambda array, keep=clear: array[:, keep], entries)
-                tables.append(replace(table, columns=(None,), rows=tuple(map(int, outputs[still[clear]]))))
+                tables.append(_of_rows(entries, clear))
             if not clear.all():
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
         if single.any():
             tables.append(one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
-        return tables + _too_expensive(sum(len(part) * len(still) for part, still in waiting))
+        return tables + _uncompared(sum(len(part) * len(still) for part, still in waiting), Reason.TOO_EXPENSIVE)
 
 
 def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
@@ -371,16 +509,22 @@ def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
         return [table]
     if not shown.any():
         return []
-    kept = combined(partial(np.compress, shown, axis=1), table)
-    rows = tuple(table.rows[row] for row in np.flatnonzero(shown))
-    return [replace(kept, rows=rows, contribution=np.asarray(table.contribution)[:, shown])]
+    return [_of_rows(table, shown)]
 
 
-def _too_expensive(count: int) -> list[Comparison]:
-    """So many entries that were not compared, because that would have cost too much."""
+def _of_rows(table: Comparison, kept: Array) -> Comparison:
+    """The comparison of some of its outputs or combinations of them, (l,)."""
+    some = combined(partial(np.compress, kept, axis=1), table)
+    contribution, shares = (None if of is None else of[:, kept] for of in (table.contribution, table.shares))
+    rows = tuple(table.rows[row] for row in np.flatnonzero(kept))
+    return replace(some, rows=rows, contribution=contribution, shares=shares)
+
+
+def _uncompared(count: int, reason: Reason) -> list[Comparison]:
+    """So many entries that were not compared for a reason, such as what it would have cost."""
     if not count:
         return []
     blank = np.full((count, 1), np.nan)
     table = Comparison.agreeing(blank, blank, blank, blank)
-    table = table.marked(np.ones((count, 1), bool), Verdict.INCONCLUSIVE, Reason.TOO_EXPENSIVE)
+    table = table.marked(np.ones((count, 1), bool), Verdict.INCONCLUSIVE, reason)
     return [replace(table, columns=(None,) * count, rows=(None,))]

@@ -30,6 +30,7 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
+from gradcheck.comparison.resolution import EARNED
 from gradcheck.comparison.suspicion import (
     UNSMOOTH,
     VACUOUS,
@@ -122,7 +123,8 @@ def _projected(
     Products that are wrong beside entries which are wrong say the same once more.
     """
     found = []
-    for table in compare_second(problem, line, cotangent, tolerance, output, LeftVectors(left, line[0], WIDE)):
+    vectors = LeftVectors(left, line[0], WIDE, sources=problem.parts)
+    for table in compare_second(problem, line, cotangent, tolerance, output, vectors):
         alone = np.array([[column is not None] for column in table.columns])
         if (table.where(Verdict.MISMATCH) & alone).any():
             table = replace(table, searched=True)
@@ -130,9 +132,9 @@ def _projected(
             alone[-1] = True  # the direction itself
         told = np.any(alone | ~table.where(Verdict.MISMATCH), axis=1).tolist()
         columns = tuple(column for column, kept in zip(table.columns, told, strict=True) if kept)
-        contribution = None if table.contribution is None else table.contribution[np.array(told)]
+        contribution, shares = (None if of is None else of[np.array(told)] for of in (table.contribution, table.shares))
         kept = combined(partial(np.compress, told, axis=0), table)
-        found.append(replace(kept, columns=columns, contribution=contribution))
+        found.append(replace(kept, columns=columns, contribution=contribution, shares=shares))
     return found
 
 
@@ -287,8 +289,17 @@ def _table(
         columns = (*lines.left.coordinates, *[None] * (len(lines.left) - len(lines.left.coordinates)))
         (values,) = products.values
         largest = lines.left.over(np.maximum, lambda left, at: np.abs(left * np.nan_to_num(values[at])))
-        table = replace(table, contribution=largest[:, None])
+        table = replace(table, contribution=largest[:, None], shares=_shares(table, lines.left))
     return replace(table, columns=columns, directions=lines.directions)
+
+
+def _shares(table: Comparison, left: LeftVectors) -> Array:
+    """The share (c, 1, sources) of each source in the products with left vectors: all of that with its own parts."""
+    sizes = np.maximum(np.abs(np.nan_to_num(table.autodiff)), (EXCLUSION / EARNED) * table.little)
+    first, owners = len(left.coordinates), np.array(left.owners)
+    shares = np.zeros((*table.autodiff.shape, max(1, len(left.sources))))
+    shares[first + np.arange(len(owners)), :, owners] = sizes[first:-1]
+    return shares
 
 
 def compare_products(
@@ -332,7 +343,7 @@ def compare_products(
         entries, diagonal = entries.named(~connected), diagonal.named()
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
-        one = replace(found[0], columns=(None,), contribution=None)
+        one = replace(found[0], columns=(None,), contribution=None, shares=None)
         found.append(combined(lambda _, others: np.transpose(others), one, diagonal))
     return found
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.coordinates import parts_of
 from gradcheck.autodiff.sources import Source
+from gradcheck.comparison.resolution import Sight, seen_by_source
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
-from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict, told_apart
+from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
 
 Array = np.ndarray[Any, Any]
 
@@ -62,12 +64,15 @@ def summarise(
 
     `tolerance` is what was asked for, as far as a note has to name it.
     """
+    comparisons, sights, errors = seen_by_source(comparisons, parts_of([source.count for source in sources]), tolerance)
     whole = combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
     findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, comparisons, sources)]
     findings.sort(key=lambda finding: list(Kind).index(finding.kind))
     left = _left(comparisons)
     inconclusive = np.concatenate(list(map(np.ravel, left)))
-    reasons = tuple(reason for reason in Reason if (inconclusive & (whole.cause == reason.value)).any())
+    hidden = 0 if findings else sum(one.hidden for one in sights)
+    causes = {*whole.cause[inconclusive].tolist(), *([Reason.TOO_COARSE.value] if hidden else [])}
+    reasons = tuple(reason for reason in Reason if reason.value in causes)
     alone = next((table.alone for table in comparisons if table.alone is not None), None)
     if alone is not None:
         notes = (*notes, CONTRADICTING.format(alone))
@@ -80,17 +85,23 @@ def summarise(
         notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
     if Reason.TOLERANCE in reasons:
         notes = (*notes, _too_fine(tolerance, comparisons))
-    resolution, relative = _resolution(comparisons, whole, ~whole.where(Verdict.INCONCLUSIVE))
+    if Reason.TOO_COARSE in reasons:
+        notes = (*notes, _too_coarse(sources, sights))
+    resolution, relative = _resolution(comparisons, whole, errors)
     return OrderResult(
         order=order,
-        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if inconclusive.any() else Verdict.AGREE,
+        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if reasons else Verdict.AGREE,
         findings=tuple(findings),
         reasons=reasons,
         notes=notes,
         resolution=resolution,
         relative_resolution=relative,
-        compared=sum(map(_compared, comparisons, left)),
-        inconclusive=int(np.sum(inconclusive)),
+        by_source=tuple(
+            SourceResolution(source.name, sight.absolute, sight.relative)
+            for source, sight in zip(sources, sights, strict=True)
+        ),
+        compared=max(sum(map(_compared, comparisons, left)) - hidden, 0),
+        inconclusive=int(np.sum(inconclusive)) + hidden,
     )
 
 
@@ -120,7 +131,22 @@ def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
             said = f"errors of {wanted:.1e} count, and this check sees {worst:.1e}"
             if table.behind:  # what counts in a probe is its largest term
                 said = f"smaller errors count than the {worst:.1e} that this check sees"
+    said = said or "errors count that are too small to show beside the others"
     return f"with {tolerance} {said} at best; give a larger one"
+
+
+def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
+    """Of which sources too little is seen, and what helps."""
+    blurred = [
+        (f"{sight.over:.2g} times its own derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
+        for source, sight in zip(sources, sights, strict=True)
+        if sight.coarse or sight.hidden
+    ]
+    some = ", ".join(blurred[:TERMS]) + (f", and {len(blurred) - TERMS} more" if len(blurred) > TERMS else "")
+    return (
+        f"the least error that would be a mismatch is {some}, where a tenth is asked for; float64, fewer inputs or "
+        "variables at once, or more probes= show more"
+    )
 
 
 def _compared(table: Comparison, left: Array) -> int:
@@ -131,10 +157,11 @@ def _compared(table: Comparison, left: Array) -> int:
     return table.behind if table.behind and not inconclusive else table.verdict.size - inconclusive
 
 
-def _resolution(comparisons: Sequence[Comparison], whole: Comparison, compared: Array) -> tuple[float, float]:
+def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Sequence[Array]) -> tuple[float, float]:
     """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
     # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
-    seen = compared & ~whole.at_kink & np.isfinite(whole.allowed)
+    least = np.concatenate(list(map(np.ravel, errors)))
+    seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least)
     contributions = [np.nan if table.contribution is None else table.contribution for table in comparisons]
     shapes = [table.verdict.shape for table in comparisons]
     contribution = np.concatenate(
@@ -145,8 +172,8 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, compared: 
     scaled = seen & (scale > 0)
     nothing = float("nan")
     return (
-        float(np.max(whole.allowed[seen])) if seen.any() else nothing,
-        float(np.max(whole.allowed[scaled] / scale[scaled])) if scaled.any() else nothing,
+        float(np.max(least[seen])) if seen.any() else nothing,
+        float(np.max(least[scaled] / scale[scaled])) if scaled.any() else nothing,
     )
 
 

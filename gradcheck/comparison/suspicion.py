@@ -132,14 +132,15 @@ def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array,
 
     With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
     are divided. A function that is constant on the sample, such as a vanishing imaginary part, does not show its
-    terms: then the inputs' size is taken instead.
+    terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a float64 form.
     """
     weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
     terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
     size = np.max(magnitudes(problem.point)) * weights
     terms = np.where(constant(sample), np.maximum(terms, size), terms)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
+        precision = problem.precision if problem.in_float64 is None else problem.roundoff
+        return np.asarray(EXCLUSION * ULPS * precision * terms / lengths)
 
 
 def moves(directions: Array) -> Array:

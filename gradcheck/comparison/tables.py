@@ -18,6 +18,9 @@ Array = np.ndarray[Any, Any]
 EXCLUSION = 10.0
 """By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
 
+GRANTED = 4.0
+"""A closer look may allow so many times what an earlier one does, as it measures rounding and lost digits."""
+
 GROSS = 1e6
 """An error of so many times what would have been noticed is gross: more than chance makes of the roundings of a sum.
 A few wide steps tell it as surely as many, and one perturbed value does."""
@@ -54,12 +57,14 @@ class Comparison:
     """Derivatives along lines, a line a row of the arrays, of one output a column; all arrays have one shape.
 
     `difference` is the finite-difference estimate, within `bound`; `allowed` is the error that would not have been
-    noticed. `verdict` holds the words of Verdict, `cause` those of Kind where it is a mismatch, of Reason where it is
-    inconclusive, else "". `at_kink` marks agreement with a subgradient.
+    noticed, `little` an error that is next to zero beside what the function does there. `verdict` holds the words of
+    Verdict, `cause` those of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink` marks
+    agreement with a subgradient.
 
     The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
-    product in each probe, `behind` how many entries stand behind all of them. `searched`: an entry that a search found
+    product in each probe, `shares` (k, l, sources) are those of each source in its derivative, `behind` is how many
+    entries stand behind all of them. `searched`: an entry that a search found
     behind failing probes, beside which there may be others. `directions` (columns of the arrays, n) of second
     derivatives are those that the other derivative goes along; a line without a coordinate goes along that direction
     twice. `alone` names the estimate of second derivatives that contradicts the two others.
@@ -69,22 +74,32 @@ class Comparison:
     difference: Array
     bound: Array
     allowed: Array
+    little: Array
     verdict: Array
     cause: Array
     at_kink: Array
     columns: tuple[int | None, ...] = ()
     rows: tuple[int | None, ...] = ()
     contribution: Array | None = None
+    shares: Array | None = None
     behind: int = 0
     searched: bool = False
     directions: Array | None = None
     alone: str | None = None
 
     @staticmethod
-    def agreeing(autodiff: Array, difference: Array, bound: Array, allowed: Array) -> Comparison:
+    def agreeing(
+        autodiff: Array, difference: Array, bound: Array, allowed: Array, little: Array | None = None
+    ) -> Comparison:
         """A comparison whose entries all agree."""
-        agree, none = np.full(autodiff.shape, Verdict.AGREE.value, WORD), np.full(autodiff.shape, "", WORD)
-        return Comparison(autodiff, difference, bound, allowed, agree, none, np.zeros(autodiff.shape, bool))
+        shape = autodiff.shape
+        agree, none, nowhere = (
+            np.full(shape, Verdict.AGREE.value, WORD),
+            np.full(shape, "", WORD),
+            np.zeros(shape, bool),
+        )
+        little = np.zeros(shape) if little is None else little
+        return Comparison(autodiff, difference, bound, allowed, little, agree, none, nowhere)
 
     def where(self, verdict: Verdict, *causes: Kind | Reason) -> Array:
         """Which entries have this verdict, and one of these causes if there are any; boolean."""
@@ -140,7 +155,7 @@ class Comparison:
         return np.where(self.where(Verdict.INCONCLUSIVE), 0.0, ratio)
 
 
-ARRAYS = tuple(field.name for field in fields(Comparison))[:7]
+ARRAYS = tuple(field.name for field in fields(Comparison))[:8]
 
 
 def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Comparison:
@@ -160,7 +175,7 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
             waived = (np.abs(estimate.value) <= estimate.bound) & (not tolerance.atol)
             too_fine = close & (noticed > wanted) & ~waived
             noticed = np.maximum(noticed, wanted)
-    comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed)
+    comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed, estimate.little)
     comparison = comparison.marked(~close, Verdict.MISMATCH, Kind.WRONG_VALUE)
     comparison = comparison.marked(too_fine, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
     return comparison.marked(~estimate.conclusive, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)

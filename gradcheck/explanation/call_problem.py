@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, from_coordinates, parts_of, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, Points, as_array
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along, dense
@@ -53,6 +53,10 @@ class CallProblem(Problem):
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         return tuple(Source(one.name, np.asarray(one.value)) for one in self.taken)
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        return parts_of([source.count for source in self.sources])
 
     @cached_property
     def point(self) -> Array:

@@ -67,6 +67,10 @@ class FactorProblem(Problem):
         return self.function.point
 
     @property
+    def parts(self) -> tuple[slice, ...]:
+        return self.function.parts
+
+    @property
     def outputs(self) -> int:
         return 1
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, parts_of, to_coordinates
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mode import PLAIN, Mode
@@ -200,6 +200,10 @@ class GraphProblem(Problem):
         """The graph's inputs."""
         literals = enumerate(self.graph.inputs)
         return tuple(Source(f"input {number}", literal.array()) for number, literal in literals)
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        return parts_of([source.count for source in self.sources])
 
     @cached_property
     def point(self) -> Array:

@@ -32,14 +32,16 @@ class Estimate:
     """A derivative along each of k lines, of each of m outputs; all arrays have the shape (k, m).
 
     `value` is the derivative with respect to t, `bound` its error bound, `radius` the widest step that the value
-    rests on. `conclusive`: the bound is at most a tenth of the value, or at most 1e-6 of the largest |f| within the
-    radius, over the radius. Where nothing could be said the value is NaN, the bound infinite and the radius 0.
+    rests on. `little` is 1e-6 of the largest |f| within the radius, over the radius: next to zero beside what the
+    function does there. `conclusive`: the bound is at most a tenth of the value, or at most `little`. Where nothing
+    could be said the value is NaN, the bound infinite, and the radius and `little` are 0.
     """
 
     value: Array
     bound: Array
     conclusive: Array
     radius: Array
+    little: Array
 
     def lines(self, chosen: Array | slice) -> Estimate:
         """The estimate on some of its lines."""
@@ -125,9 +127,9 @@ def _estimate(
     noise = np.maximum(seen - rounding.values[finest_step, lines, outputs], 0.0)
     noise = order**2 * noise / rounding.steps[finest_step, lines, 0] ** order
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
-    small = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
-    conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= small))
-    return Estimate(value, bound, conclusive, radius)
+    little = np.where(valid, ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order, 0.0)
+    conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= little))
+    return Estimate(value, bound, conclusive, radius, little)
 
 
 def _jump(rounding: Rounding, ratio: float) -> Array:

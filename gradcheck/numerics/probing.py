@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.sampling import MANY, slices, typical_magnitude
+from gradcheck.numerics.sampling import MANY, least_magnitude, slices, typical_magnitude
 
 Array = np.ndarray[Any, Any]
 
@@ -57,10 +57,14 @@ def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Arra
 
 
 def directions_at(rng: np.random.Generator, count: int, x: Array) -> Array:
-    """The `probe_directions` (count, n) times the `magnitudes` of x (n,)."""
+    """The `probe_directions` (count, n) times the `magnitudes` of x (n,).
+
+    A coordinate that is far smaller than the typical one moves farther, by as much as it does alone: its derivative
+    would not show beside the others.
+    """
     drawn, usual = _signed(rng, (count, x.size)), typical_magnitude(x)
     for part in slices(x.size, MANY):
-        drawn[:, part] *= magnitudes(x[part], usual)
+        drawn[:, part] *= np.maximum(magnitudes(x[part], usual), least_magnitude(usual))
     return drawn
 
 

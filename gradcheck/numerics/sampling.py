@@ -148,16 +148,23 @@ def typical_magnitude(x: Array) -> float:
     return min(max(float(np.median(sizes)), 1e-4), 100.0) if sizes.size else 1.0
 
 
+def least_magnitude(typical: float, eps: float = EPS64) -> float:
+    """The magnitude below which a coordinate is taken for one of that size, beside the `typical` one.
+
+    A function of ordinary scale would change by less than its rounding over smaller steps.
+    """
+    return float(np.sqrt(eps) / 4 * typical)
+
+
 def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None) -> Array:
     """The largest step of each coordinate, shape (n,), in (0.21 |x|, 0.43 |x|].
 
-    A coordinate that is zero, or below sqrt(eps) / 4 of the typical magnitude, is taken for one of that size: there a
-    function of ordinary scale would change by less than its rounding.
+    A coordinate that is zero is taken for a typical one, and one below the `least_magnitude` for one of that size.
     """
     size = np.abs(np.asarray(x, dtype=np.float64))
     usual = typical_magnitude(x) if typical is None else typical
     zero = size == 0
-    np.maximum(size, np.sqrt(eps) / 4 * usual, out=size)
+    np.maximum(size, least_magnitude(usual, eps), out=size)
     size[zero] = usual
     powers = size.view(np.int64)  # the same memory: a sign, an exponent and a mantissa each
     powers &= EXPONENT

@@ -31,7 +31,7 @@ def test_differences_are_taken_in_float64(dtype: str) -> None:
     result = check(f, x, order=2)
     assert result.verdict == "agree"
     # What is left is the rounding of the low-precision derivative itself.
-    assert result.resolution[1] <= 100 * ROUNDOFF[dtype] * exact(1.5)
+    assert result.resolution[1] <= 400 * ROUNDOFF[dtype] * exact(1.5)
     off = check(f, x, gradient=tf.constant([exact(0.5), exact(1.5) * (1 + 200 * ROUNDOFF[dtype])], tf.float64))
     assert [(finding.index, finding.kind) for finding in off.findings] == [((1,), Kind.WRONG_VALUE)]
     assert off.findings[0].difference == pytest.approx(exact(1.5), rel=1e-9)
@@ -45,7 +45,7 @@ def test_what_refuses_float64_is_built_in_it_from_its_trace() -> None:
 
     result = check(in_float32, np.array([0.5, 1.5], np.float32))
     assert result.verdict == "agree"
-    assert result.resolution[1] < 1e-5
+    assert result.resolution[1] < 5e-5
     exact32 = np.cos(np.array([0.5, 1.5], np.float32).astype(float)) * [2.0, 3.0]
     assert (
         check(in_float32, np.array([0.5, 1.5], np.float32), gradient=exact32 + 3 * result.resolution[1]).verdict

@@ -53,7 +53,7 @@ def test_the_right_identity_agrees() -> None:
     x = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     result = check(nearly_identity(300, 0, 0, 0.0), x)
     assert result.verdict == "agree"
-    assert result.orders[1].relative_resolution < 1e-9
+    assert result.orders[1].relative_resolution < 1e-8
 
 
 def scaled_log(factor: Any) -> Any:
@@ -69,7 +69,7 @@ def test_a_tiny_input_among_a_thousand() -> None:
     x[17] = 1e-6
     result = check(tf.math.log, x)
     assert result.verdict == "agree"
-    assert result.orders[1].relative_resolution < 1e-8
+    assert result.orders[1].relative_resolution < 2e-7
     factor = np.ones(1000)
     factor[17] = 1 + 1e-7
     (finding,) = check(scaled_log(factor), x).findings
@@ -266,7 +266,7 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
     assert cotangents == [1]
     assert len(draws) == 2  # the direction, and the left vector
     assert check(f, x.astype(np.float32)).verdict == "agree"
-    assert cotangents[1:] == [3]
+    assert cotangents[1:] == [3, 3]  # and those of the float64 form
 
     @tf.custom_gradient
     def planted(x: Any) -> Any:

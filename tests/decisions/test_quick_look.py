@@ -201,7 +201,7 @@ def test_probes_keep_the_resolution_where_one_output_is_small() -> None:
 
 
 def test_a_coordinate_that_is_faint_beside_the_others_is_looked_at_without_them(points: list[int]) -> None:
-    sizes = np.where(np.arange(18) == 3, 0.01, 1.0)
+    sizes = np.where(np.arange(18) == 3, 1e-4, 1.0)
     x = np.linspace(0.2, 1.4, 18).astype(np.float32)
 
     def weighted(error: float) -> Callable[[Any], Any]:

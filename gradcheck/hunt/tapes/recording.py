@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,7 @@ class Prediction:
         """The finite-difference estimate of the derivative; its arrays have the shape `shape`."""
         point = self.source.value.reshape(-1)
         found = first_difference(sample(self._outputs, point, np.eye(point.size), stencil=stencil))
-        return Estimate(*map(self._arranged, (found.value, found.bound, found.conclusive, found.radius)))
+        return Estimate(*(self._arranged(getattr(found, one.name)) for one in fields(found)))
 
     def _outputs(self, points: Array) -> Array:
         """From points (p, n) to outputs (p, m): the sum of the targets, their elements, or sums over their batch."""

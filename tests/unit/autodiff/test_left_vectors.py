@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -28,9 +30,22 @@ def test_what_is_not_finite_stays_in_its_part() -> None:
 
 
 @pytest.mark.parametrize("ends", [[10], [3, 10], [4, 8, 10], [1, 2, 9, 9, 10], [5, 6, 7, 10]])
-def test_a_gradient_may_come_in_pieces(ends: list[int]) -> None:
+def test_each_source_begins_with_a_part_of_its_own(ends: list[int]) -> None:
     rng = np.random.default_rng(1)
     vector, direction, gradient = rng.normal(size=(3, 10))
-    left = LeftVectors(vector, direction, 4, [7, 2])
-    pieces = np.split(gradient, ends)
-    np.testing.assert_allclose(left.of_pieces(pieces), left.products(gradient[None, :])[0], rtol=1e-13)
+    sources = [slice(*pair) for pair in pairwise([0, *ends])]
+    left = LeftVectors(vector, direction, 4, [7, 2], sources)
+    parts = [slice(first, min(first + 4, one.stop)) for one in sources for first in range(one.start, one.stop, 4)]
+    dense = np.stack([*np.eye(10)[[7, 2]], *(np.where(within(part), vector, 0.0) for part in parts), direction])
+    assert len(left) == len(dense)
+    assert [
+        sources[owner].start <= part.start < sources[owner].stop for owner, part in zip(left.owners, parts, strict=True)
+    ]
+    np.testing.assert_allclose(left.of_pieces([gradient[one] for one in sources]), dense @ gradient, rtol=1e-13)
+    np.testing.assert_allclose(left.products(gradient[None, :])[0], dense @ gradient, rtol=1e-13)
+    sums = left.over(np.add, lambda row, at: row * gradient[at])
+    np.testing.assert_allclose(sums, dense @ gradient, rtol=1e-13, atol=1e-14)
+
+
+def within(part: slice) -> np.ndarray:
+    return (np.arange(10) >= part.start) & (np.arange(10) < part.stop)

@@ -46,7 +46,7 @@ def lines_with(sample: Callable[..., Any]) -> Any:
 
 
 def estimated(value: float, bound: float) -> Estimate:
-    return Estimate(value * ONE, bound * ONE, ONE > 0, ONE)
+    return Estimate(value * ONE, bound * ONE, ONE > 0, ONE, 0 * ONE)
 
 
 def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
@@ -141,7 +141,7 @@ def test_what_one_entry_of_a_gradient_aliases_is_aliased_for_those_that_cannot_t
 ) -> None:
     """The finer row contradicts the first entry, 1, and of the second leaves open whether it is 1 or autodiff's 2."""
     both = np.ones((1, 2))
-    finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both)
+    finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both, 0 * both)
     seen = beside_a_finer_row(lambda p: p * both, finer, 2 * both, gradients)
     table = Comparison.agreeing(2 * both, both, 1e-9 * both, 1e-8 * both).marked(both > 0, MISMATCH, Kind.WRONG_VALUE)
     assert aliasing(table, seen).where(MISMATCH).sum() == left

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.sources import Source
+from gradcheck.comparison.resolution import MARGIN
 from gradcheck.comparison.summary import broken, direction_text, element_of, summarise, undecided
-from gradcheck.comparison.tables import WORD, Comparison, Tolerance
+from gradcheck.comparison.tables import GRANTED, WORD, Comparison, Tolerance
 from gradcheck.result import Finding, Kind, Reason, Result, Verdict
 
 SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
@@ -17,11 +18,12 @@ AGREE, INCONCLUSIVE, MISMATCH = Verdict
 
 
 def table(verdict: list[Verdict], cause: list[str], *, searched: bool = False) -> Comparison:
-    """One output, coordinates from 0: autodiff 0 against 1, 2, 3, …"""
+    """One output, coordinates from 0: autodiff the same as, or 0 against, 1, 2, 3, …"""
     count = len(verdict)
     difference = np.arange(1.0, count + 1)[:, None]
     blank = np.full((count, 1), 0.1)
-    whole = Comparison.agreeing(0 * difference, difference, blank / 10, blank)
+    agrees = np.array([[one is AGREE] for one in verdict])
+    whole = Comparison.agreeing(agrees * difference, difference, blank / 10, blank)
     whole = replace(whole, columns=tuple(range(count)), rows=(0,), searched=searched)
     return replace(whole, verdict=np.array(verdict, WORD)[:, None], cause=np.array(cause, WORD)[:, None])
 
@@ -58,16 +60,16 @@ def test_verdict_and_counts() -> None:
     assert result.reasons == (Reason.STAIRCASE,)
     assert result.notes == ("said", "1 of 3 entries lie at a kink, between the one-sided slopes")
     # Only the entry that agrees shows how precise the estimates are.
-    assert result.resolution == pytest.approx(0.1)
-    assert result.relative_resolution == pytest.approx(0.1)
+    assert result.resolution == pytest.approx(MARGIN * 0.1)
+    assert result.relative_resolution == pytest.approx(MARGIN * 0.1)
     assert summarise(1, [table([AGREE], [""])], SOURCES).verdict == "agree"
 
 
 def test_probes_quote_their_resolution_by_the_largest_contribution() -> None:
     plain = table([AGREE], [""])
     probe = replace(plain, columns=(None,), rows=(None,), contribution=np.array([[0.01]]))
-    assert summarise(1, [probe], SOURCES).relative_resolution == pytest.approx(10.0)
-    assert summarise(1, [plain], SOURCES).relative_resolution == pytest.approx(0.1)
+    assert summarise(1, [probe], SOURCES).relative_resolution == pytest.approx(4 * GRANTED * MARGIN * 10.0)
+    assert summarise(1, [plain], SOURCES).relative_resolution == pytest.approx(MARGIN * 0.1)
 
 
 def test_findings_may_be_explained() -> None:
@@ -120,7 +122,7 @@ def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them()
     wrong = table([MISMATCH], [Kind.WRONG_VALUE], searched=True)
     result = summarise(1, [probes, wrong], SOURCES)
     assert (result.verdict, result.compared, result.inconclusive, result.reasons) == ("mismatch", 30, 0, ())
-    assert result.resolution == pytest.approx(0.1), "a failing probe has none"
+    assert result.resolution == pytest.approx(4 * GRANTED * MARGIN * 0.1), "a failing probe has none"
     for comparisons in ([probes], [probes, table([AGREE], [""], searched=True)]):
         result = summarise(1, comparisons, SOURCES)
         assert (result.verdict, result.inconclusive, result.reasons) == ("inconclusive", 1, (Reason.ILL_CONDITIONED,))

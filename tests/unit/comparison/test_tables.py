@@ -20,6 +20,7 @@ def entries(**changes: object) -> Comparison:
         "difference": np.array([[1.0, 3.0], [1.0, 9.0]]),
         "bound": np.full((2, 2), 0.01),
         "allowed": np.full((2, 2), 0.1),
+        "little": np.zeros((2, 2)),
         "verdict": np.array([[AGREE, MISMATCH], [MISMATCH, INCONCLUSIVE]], WORD),
         "cause": np.array([["", Kind.WRONG_VALUE], [Kind.MISSING, Reason.STAIRCASE]], WORD),
         "at_kink": np.zeros((2, 2), bool),
@@ -30,7 +31,7 @@ def entries(**changes: object) -> Comparison:
 def compared(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Comparison:
     values = np.array(difference)
     whole = np.full(values.shape, bound)
-    estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape))
+    estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape), np.zeros(values.shape))
     return compare(np.array(autodiff), estimate, Tolerance(), np.zeros(values.shape), factor=1.0)
 
 
@@ -81,7 +82,7 @@ def test_all_entries_agree_until_they_are_marked() -> None:
 
 
 def test_a_given_tolerance_that_is_finer_than_the_bound_is_inconclusive() -> None:
-    estimate = Estimate(np.array([1.0, 0.0]), np.array([1e-3, 1e-3]), np.ones(2, bool), np.ones(2))
+    estimate = Estimate(np.array([1.0, 0.0]), np.array([1e-3, 1e-3]), np.ones(2, bool), np.ones(2), np.zeros(2))
     table = compare(np.array([1.0, 0.0]), estimate, Tolerance(rtol=1e-6), np.zeros(2), factor=1.0)
     assert table.verdict.tolist() == [INCONCLUSIVE, AGREE], "zero within its bound needs no relative resolution"
     assert table.cause.tolist() == [Reason.TOLERANCE, ""]

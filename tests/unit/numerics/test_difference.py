@@ -202,16 +202,18 @@ def test_the_plain_quotient_at_one_step_and_at_several() -> None:
 def test_the_better_of_two_estimates_entry_by_entry() -> None:
     yes, no = True, False
     first = Estimate(
-        *(np.array([row]) for row in ([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.3, 0.3], [yes, yes, no, no], [1] * 4))
+        *(np.array([row]) for row in ([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.3, 0.3], [yes, yes, no, no], [1] * 4, [0] * 4))
     )
     other = Estimate(
-        *(np.array([row]) for row in ([5.0, 6.0, 7.0, 8.0], [0.2, 0.0, 0.5, 0.2], [yes, no, yes, no], [2] * 4))
+        *(np.array([row]) for row in ([5.0, 6.0, 7.0, 8.0], [0.2, 0.0, 0.5, 0.2], [yes, no, yes, no], [2] * 4, [0] * 4))
     )
     best = first.better(other)
     assert best.value.tolist() == [[1.0, 2.0, 7.0, 8.0]]
     assert best.bound.tolist() == [[0.1, 0.1, 0.5, 0.2]]
     assert best.radius.tolist() == [[1, 1, 2, 2]]
-    nothing = Estimate(np.full((1, 4), np.nan), np.full((1, 4), np.inf), np.zeros((1, 4), bool), np.zeros((1, 4)))
+    nothing = Estimate(
+        np.full((1, 4), np.nan), np.full((1, 4), np.inf), np.zeros((1, 4), bool), np.zeros((1, 4)), np.zeros((1, 4))
+    )
     for one in (nothing.better(first), first.better(nothing)):
         np.testing.assert_array_equal(one.value, first.value)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,11 @@ def test_nothing_to_say(f: Callable[[Array], Array], stencil: Stencil) -> None:
 def test_only_steps_inside_the_first_radius(stencil: Stencil) -> None:
     lines = sample(np.sin, np.array([1.0]), np.eye(1), stencil=stencil)
     first = first_difference(lines)
-    narrow = Estimate(first.value, first.bound, first.conclusive, first.radius / 50)
+    narrow = replace(first, radius=first.radius / 50)
     second = second_difference(lines, narrow)
     assert 0.0 < second.radius[0, 0] <= narrow.radius[0, 0]
     assert abs(second.value[0, 0] + np.sin(1.0)) <= second.bound[0, 0]
-    none = Estimate(first.value, first.bound, first.conclusive, np.zeros((1, 1)))
+    none = replace(first, radius=np.zeros((1, 1)))
     assert not second_difference(lines, none).conclusive[0, 0]
 
 
