@@ -117,7 +117,7 @@ def result_of(
         stack.enter_context(variables_restored(moved))
         if function.point.size == 0 or function.outputs == 0:
             return _nothing_to_compare(orders)
-        used, told = tuple(generator for generator in before if generator.used), ()
+        used, told = tuple(generator for generator in before if generator.used), tuple[str, ...]()
         changed = ChangedState(snapshot.changed(), used)
         function = replace(function, held=changed.besides(moved))
         observed = observed_call(function)

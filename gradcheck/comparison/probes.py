@@ -87,8 +87,8 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
         # A gradient of each of a few outputs of a large function is dear; in less than float64 a sum would hide some.
         outputs = 1 if n > WIDE and problem.precision <= EPS64 else FEW_OUTPUTS
         light = _Probing.of(problem, tolerance, FEW_INPUTS, outputs, probes // PAIR, rng)
-        if table := light.quickly():
-            return [table]
+        if tables := light.quickly():
+            return tables
     if n <= SMALL and m <= SMALL:
         return [one_by_one(problem, tolerance, range(n), range(m))]
     probing = _Probing.of(problem, tolerance, SMALL, SMALL, probes, rng)
@@ -139,7 +139,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Glance:
-    """Random probes that agree, and which coordinates (n,) and outputs (m,) are seen in them.
+    """Random probes, and which coordinates (n,) and outputs (m,) are seen in them.
 
     Where few are taken together, an error of a small share of each would show, or of the largest one for a coordinate
     whose derivative is zero, or rounding beside the others. Of many, each source would show an error of a tenth of its
@@ -149,20 +149,6 @@ class _Glance:
     table: Comparison
     coordinates: Array
     outputs: Array
-
-
-def _side_by_side(tables: Sequence[Comparison]) -> Comparison:
-    """The columns of tables of the same entries as one table."""
-    first, *others = tables
-    if not others:
-        return first
-    whole = combined(lambda *arrays: np.concatenate(arrays, axis=1), *tables)
-    contribution, shares = (
-        np.concatenate([np.asarray(getattr(table, name)) for table in tables], axis=1)
-        for name in ("contribution", "shares")
-    )
-    rows = sum((table.rows for table in tables), ())
-    return replace(whole, rows=rows, contribution=contribution, shares=shares)
 
 
 @dataclass(frozen=True)
@@ -207,7 +193,7 @@ class _Probing:
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
         return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
 
-    def quickly(self) -> Comparison | None:
+    def quickly(self) -> list[Comparison] | None:
         """The probes beside tight estimates from few values, if all agree and hide nothing.
 
         Outputs, and then coordinates, that do not show beside the others are taken together once more without them.
@@ -223,11 +209,11 @@ class _Probing:
             outputs = ~np.any([one.outputs for one in seen], axis=0)
             coordinates = ~np.any([one.coordinates for one in seen], axis=0)
             if not (outputs.any() or coordinates.any()):
-                return _side_by_side([one.table for one in seen])
+                return self._told(seen)
             if len(seen) > GLANCES:
                 # Of many coordinates taken together, a source that is not seen is no matter for a closer look.
                 apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
-                return None if apart else _side_by_side([one.table for one in seen])
+                return None if apart else self._told(seen)
             if outputs.any():
                 glance = self._glance(estimate, self._rows(self._left(estimate) * outputs))
             else:
@@ -235,6 +221,20 @@ class _Probing:
                 again = narrowed._tight()
                 glance = None if again is None else narrowed._glance(again, rows)
         return None
+
+    def _told(self, seen: Sequence[_Glance]) -> list[Comparison]:
+        """The comparisons of several glances, in each of which a source has a share if it, or a part of it, is new.
+
+        One that is not seen in any has its share in the last.
+        """
+        shown, outputs = np.zeros(self.problem.point.size, bool), np.zeros(self.problem.outputs, bool)
+        tables = []
+        for turn, glance in enumerate(seen):
+            new = (glance.coordinates & ~shown) | (glance.outputs & ~outputs).any() * bool(turn)
+            shown, outputs, last = shown | glance.coordinates, outputs | glance.outputs, turn == len(seen) - 1
+            told = [new[part].any() or (last and not shown[part].all()) for part in self.problem.parts]
+            tables.append(replace(glance.table, shares=np.asarray(glance.table.shares) * told, again=turn > 0))
+        return tables
 
     def _tight(self) -> Estimate | None:
         """The derivatives along the directions from few values, where these are enough."""
@@ -294,17 +294,20 @@ class _Probing:
     def tables(self) -> list[Comparison]:
         """The probes beside close estimates, and again without what they show, for what does not show beside it."""
         done, left = np.zeros(self.problem.outputs, bool), self.finite
-        tests: list[Comparison] = []
+        seen: list[_Glance] = []
         others: list[Comparison] = []
         for turn in range(1 + GLANCES):
             probing = self if turn == 0 else self.only(left)
-            test, further, shown, done = probing._closely(done)
-            tests, others, left = tests + test, others + further, left & ~shown
+            glance, further, done = probing._closely(done)
+            others += further
+            if glance is None:
+                break
+            seen, left = [*seen, glance], left & ~glance.coordinates
             if not left.any() or any(table.any(Verdict.MISMATCH) for table in others):
                 break
         else:
             others += self._too_small(left) if self.tolerance.given else []
-        return [*([_side_by_side(tests)] if tests else []), *others]
+        return [*self._told(seen), *others]
 
     def _too_small(self, left: Array) -> list[Comparison]:
         """Coordinates (n,) of which errors that the tolerance does not allow would not have shown, one by one."""
@@ -312,10 +315,10 @@ class _Probing:
             return _uncompared(int(left.sum()), Reason.TOLERANCE)
         return [one_by_one(self.problem, self.tolerance, np.flatnonzero(left), range(self.problem.outputs))]
 
-    def _closely(self, done: Array) -> tuple[list[Comparison], list[Comparison], Array, Array]:
+    def _closely(self, done: Array) -> tuple[_Glance | None, list[Comparison], Array]:
         """The probes, without the outputs (m,) that are `done`, if any is left, and the comparisons of single entries.
 
-        With these, which coordinates (n,) the probes show, and which outputs are done by then.
+        With these, which outputs are done by then.
         """
         sample = sample_values(self.problem, self.directions)
         estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
@@ -349,8 +352,8 @@ class _Probing:
             table, wrong = tested()
         rows = self._rows(left * ~rough)
         others = [*searched, *self._outputs_one_by_one(np.flatnonzero(rough & ~done))]
-        shown = self._shown(table, rows)
-        return _of_some_output(self._stated(table, rows), rows.weights), others, shown, rough
+        kept = _of_some_output(self._stated(table, rows), rows.weights)
+        return None if kept is None else _Glance(kept, self._shown(table, rows), ~rough), others, rough
 
     def _left(self, estimate: Estimate) -> Array:
         if self.problem.outputs <= self.outputs:
@@ -391,10 +394,9 @@ class _Probing:
         difference, residual = value @ weights.T, tests.residual.T
         allowed = EXCLUSION * (tests.bound.T + rounding + granted)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
-        failing = ~(np.abs(residual) <= allowed + self._wanted(rows).max(axis=2))
+        failing = ~(np.abs(residual) <= allowed + self._waived(rows))
         table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-        each = len(weights) == self.problem.outputs
-        named = tuple(range(len(weights))) if each else (None,) * len(weights)
+        named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
         behind = int(self.finite.sum() * used.sum())
         table = replace(
             table, columns=self.columns, rows=named, contribution=tests.contribution.T, shares=shares, behind=behind
@@ -433,7 +435,15 @@ class _Probing:
 
     def _stated(self, table: Comparison, rows: _Rows) -> Comparison:
         """The tests, of which the tolerance allows as much as it does of the largest term."""
-        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
+        return replace(table, allowed=np.maximum(table.allowed, self._waived(rows)))
+
+    def _waived(self, rows: _Rows) -> Array:
+        """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
+        return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
+
+    def _each(self, rows: _Rows) -> bool:
+        """Whether the outputs are taken one by one."""
+        return len(rows.weights) == self.problem.outputs
 
     def _tolerated(self, table: Comparison, rows: _Rows) -> Array:
         """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
@@ -442,8 +452,10 @@ class _Probing:
         """
         error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
         terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
-        waived = (terms <= allowed / EXCLUSION) & (error <= allowed) & (not self.tolerance.atol)
-        shown = (self._wanted(rows) >= np.maximum(allowed, error)) | waived
+        strict = error <= allowed
+        waived = (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
+        wanted = self._wanted(rows)
+        shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
         return np.asarray(shown & (self.directions != 0)[:, None, :])
 
     def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
@@ -502,14 +514,12 @@ class _Probing:
         return tables + _uncompared(sum(len(part) * len(still) for part, still in waiting), Reason.TOO_EXPENSIVE)
 
 
-def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
-    """The comparison of combinations with these weights, without those in which no output is left."""
+def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
+    """The comparison of combinations with these weights, without those in which no output is left; None for none."""
     shown: Array = np.asarray(weights.any(axis=1))
     if shown.all():
-        return [table]
-    if not shown.any():
-        return []
-    return [_of_rows(table, shown)]
+        return table
+    return _of_rows(table, shown) if shown.any() else None
 
 
 def _of_rows(table: Comparison, kept: Array) -> Comparison:

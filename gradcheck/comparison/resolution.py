@@ -134,13 +134,18 @@ def _lines_of(table: Comparison, part: slice) -> Array:
 
 
 def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance: Tolerance) -> Sight:
-    """What is seen of a source where many entries are compared together: in the probe that shows it best."""
-    best, over, probed = Sight(nan, nan), inf, False
+    """What is seen of a source where many entries are compared together, in the best probe of each comparison.
+
+    A source has a share in several of them where these show different parts of it.
+    """
+    seen, over, probed, hidden = Sight(nan, nan), inf, False, False
     for table in tables:
         if table.shares is None or None not in table.columns:
             continue
         agree = table.where(Verdict.AGREE)
         probed |= bool(agree.any())
+        if not (table.shares[:, :, number] * agree).any():
+            continue
         with np.errstate(divide="ignore", invalid="ignore"):
             # The share is autodiff's, of which all that it is off by may be this source's.
             share = np.maximum(table.shares[:, :, number] - np.abs(table.autodiff - table.difference), 0.0)
@@ -148,9 +153,11 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
             over = min(over, float(np.min(np.where(agree & (share > 0), table.allowed / share, inf), initial=inf)))
         ratio = np.where(earned(table, share) | tolerance.given, ratio, inf)
         place = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
-        if ratio[place] < (inf if isnan(best.relative) else best.relative):
-            best = Sight(float(ratio[place] * share[place]), float(ratio[place]))
-    return replace(best, hidden=part.stop - part.start, over=over) if probed and isnan(best.relative) else best
+        hidden |= bool(np.isinf(ratio[place]))
+        if np.isfinite(ratio[place]):
+            seen = _joined(seen, Sight(float(ratio[place] * share[place]), float(ratio[place])))
+    hidden |= probed and isnan(seen.relative)
+    return replace(seen, hidden=part.stop - part.start, over=over) if hidden else seen
 
 
 def _joined(one: Sight, other: Sight) -> Sight:

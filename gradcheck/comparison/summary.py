@@ -78,7 +78,8 @@ def summarise(
         notes = (*notes, CONTRADICTING.format(alone))
     probed = [table for table in comparisons if table.behind]
     if probed:
-        behind, tests = sum(table.behind for table in probed), sum(table.verdict.size for table in probed)
+        behind = sum(table.behind for table in probed if not table.again)
+        tests = sum(table.verdict.size for table in probed)
         notes = (*notes, f"{behind} entries were compared together, in {tests} random combination{'s' * (tests > 1)}")
     kinks = int(np.sum(whole.at_kink))
     if kinks:
@@ -151,7 +152,7 @@ def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
 
 def _compared(table: Comparison, left: Array) -> int:
     """How many entries were compared: all behind probes, if these were, with the wrong one that was found there."""
-    if _found_wrong(table):
+    if _found_wrong(table) or table.again:
         return 0
     inconclusive = int(np.sum(left))
     return table.behind if table.behind and not inconclusive else table.verdict.size - inconclusive

@@ -65,7 +65,8 @@ class Comparison:
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
     product in each probe, `shares` (k, l, sources) are those of each source in its derivative, `behind` is how many
     entries stand behind all of them. `searched`: an entry that a search found
-    behind failing probes, beside which there may be others. `directions` (columns of the arrays, n) of second
+    behind failing probes, beside which there may be others; `again`: a further look
+    at entries that another comparison counts. `directions` (columns of the arrays, n) of second
     derivatives are those that the other derivative goes along; a line without a coordinate goes along that direction
     twice. `alone` names the estimate of second derivatives that contradicts the two others.
     """
@@ -84,6 +85,7 @@ class Comparison:
     shares: Array | None = None
     behind: int = 0
     searched: bool = False
+    again: bool = False
     directions: Array | None = None
     alone: str | None = None
 
