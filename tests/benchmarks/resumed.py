@@ -50,6 +50,10 @@ class Rows:
             raise
         return self._add(key, row)
 
+    def done(self, key: tuple[Any, ...]) -> Row | None:
+        """The row of a key, if the file has it."""
+        return self._done.get(key)
+
     def _add(self, key: tuple[Any, ...], rest: Row) -> Row:
         row = {**dict(zip(self._names, key, strict=True)), **rest}
         if self._into:

@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from gradcheck.defects import known
 from gradcheck.hunt.graph import Graph, Input, Node
@@ -62,8 +64,17 @@ SMALL_RUNS = (
         before="decisions.py record rows.jsonl --graphs 2 --seeds 1 --only 'cosh(x)' bessel_i0-zero",
     ),
     SmallRun(
-        "detection.py --repetitions 1",
+        "detection.py --repetitions 1 --models",
         (r" +Jacobian +caught +located +s a check", r" +100 x 100 +1 of 1 +1 of 1 +\d+\.\d\d"),
+    ),
+    SmallRun(
+        "detection.py --repetitions 0 --models MLP --weights 1000 --dtypes float64 --into new.jsonl --beside new.jsonl",
+        (
+            r"model +weights +dtype +order \| right .*",
+            r"MLP +1,035 float64 +1 \| agree +\d\.\de-\d+ .* \| +24 +24 +0 +0 \| 1\.00 and 1\.00 times .*",
+            r"24 wrong gradients: 0 agree, 0 inconclusive, 24 mismatch",
+        ),
+        before="detection.py --repetitions 0 --models MLP --weights 1000 --dtypes float64 --into new.jsonl",
     ),
     SmallRun(
         "diagnosis.py --broken 3 --right 3",
@@ -156,3 +167,15 @@ def test_a_graph_whose_derivative_raises_has_no_cost(instrument: Callable[[str],
     (defect,) = (one for one in known.load() if one.name == "tanh-indexed-slices-order2")
     smooth = Graph((Input((2,), (0.5, 1.5)),), (Node.of("sin", 0), Node.of("exp", 1)))
     assert len(instrument("cost").costs_of_each([example_of(defect).graph, smooth])) == 1
+
+
+@pytest.mark.exhaustive
+def test_a_gradient_is_as_wrong_inside_of_the_model_as_when_it_is_given(instrument: Callable[[str], Any]) -> None:
+    training = instrument("detection").Training.of("attention", 1_000, "float64")
+    held = [variable.value for variable in training.variables]
+    for place in range(len(held)):
+        with tf.GradientTape() as tape:
+            loss = training.loss_with(place, 1.5)
+        taken, given = tape.gradient(loss, held), training.scaled_gradient(place, 1.5)
+        for one, other in zip(taken, given, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-15)
