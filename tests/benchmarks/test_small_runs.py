@@ -105,6 +105,15 @@ SMALL_RUNS = (
         + shlex.quote(str(UNIT / "numerics" / "test_tableau.py")),
     ),
     SmallRun(
+        "planted.py --cases 4",
+        (
+            r"family +right \| +1\.0 times \| +1\.2 times \| +3\.0 times \| +tolerated .*",
+            r"all +0 +0 +4( \| +\d+ +\d+ +0){4}",
+            r"inputs and outputs, tolerance +right .*",
+            r"4 cases, 0 planted errors agree, 0 false alarms",
+        ),
+    ),
+    SmallRun(
         "rediscovery.py --only crop_and_resize-order2 --seeds 1 --examples 5",
         (r"record +found *examples *seconds .*", r"crop_and_resize-order2 +1/1 +\d+ +\d+\.\d +\w+.*"),
     ),
@@ -179,3 +188,18 @@ def test_a_gradient_is_as_wrong_inside_of_the_model_as_when_it_is_given(instrume
         taken, given = tape.gradient(loss, held), training.scaled_gradient(place, 1.5)
         for one, other in zip(taken, given, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.exhaustive
+def test_a_planted_error_is_in_the_entry_that_was_drawn_and_no_smaller(instrument: Callable[[str], Any]) -> None:
+    planted = instrument("planted")
+    subject, place, error = planted.Case.of(0).subject, 7, 1e-9  # a derivative of 6e-4 in float32
+    entry = planted.Case.of(0).wrong_by((0, place), error)
+    (x,) = subject.inputs
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = subject.function(x)
+        value += planted.leak(value, x, 0, place, entry.error)
+    row = tape.gradient(value, x).numpy().astype(np.float64)
+    assert error <= abs(row[place] - subject.exact_row(0)[place]) < 1.2 * error
+    np.testing.assert_array_equal(np.delete(row, place), np.delete(subject.row(0), place))
