@@ -435,7 +435,7 @@ class _Probing:
 
     def _stated(self, table: Comparison, rows: _Rows) -> Comparison:
         """The tests, of which the tolerance allows as much as it does of the largest term."""
-        return replace(table, allowed=np.maximum(table.allowed, self._waived(rows)))
+        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
 
     def _waived(self, rows: _Rows) -> Array:
         """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
