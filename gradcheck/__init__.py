@@ -29,11 +29,13 @@ if TYPE_CHECKING:
         GradientOutsideSubdifferential,
         GradientPartial,
         GradientRaises,
+        GradientUnconnected,
         GradientWrongShape,
         GradientWrongUpdate,
         GradientWrongValue,
         InconclusiveWarning,
         MismatchWarning,
+        UnconnectedWarning,
     )
     from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
@@ -51,8 +53,9 @@ if TYPE_CHECKING:
         SourceResult,
         Verdict,
     )
-    from gradcheck.spot_check import SpotCheck, spot_check
+    from gradcheck.spot_check import spot_check
     from gradcheck.step import assert_step
+    from gradcheck.training.spot_result import SpotCheck
 
 __version__ = "0.1.0"
 
@@ -64,16 +67,17 @@ _NAMES = {
     "gradcheck.check": "assert_close check",
     "gradcheck.comparison.failure": (
         "GradientInconclusive GradientMismatch GradientMissing GradientModesDisagree GradientNonFinite "
-        "GradientOutsideSubdifferential GradientPartial GradientRaises GradientWrongShape GradientWrongUpdate "
-        "GradientWrongValue InconclusiveWarning MismatchWarning"
+        "GradientOutsideSubdifferential GradientPartial GradientRaises GradientUnconnected GradientWrongShape "
+        "GradientWrongUpdate GradientWrongValue InconclusiveWarning MismatchWarning UnconnectedWarning"
     ),
     "gradcheck.defects.audited": "AuditResult AuditedOperation DefectHere",
     "gradcheck.explain": "explain",
     "gradcheck.hunt.declaration": "operation",
     "gradcheck.hunt.registry": "OperationError",
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult Verdict",
-    "gradcheck.spot_check": "SpotCheck spot_check",
+    "gradcheck.spot_check": "spot_check",
     "gradcheck.step": "assert_step",
+    "gradcheck.training.spot_result": "SpotCheck",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -92,6 +96,7 @@ __all__ = [
     "GradientOutsideSubdifferential",
     "GradientPartial",
     "GradientRaises",
+    "GradientUnconnected",
     "GradientWrongShape",
     "GradientWrongUpdate",
     "GradientWrongValue",
@@ -105,6 +110,7 @@ __all__ = [
     "Result",
     "SourceResult",
     "SpotCheck",
+    "UnconnectedWarning",
     "Verdict",
     "assert_close",
     "assert_step",

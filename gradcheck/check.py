@@ -18,6 +18,7 @@ from gradcheck.autodiff.interception import EAGERLY, functions_run_eagerly
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
 from gradcheck.autodiff.opening import open_function, refuse_graph, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
+from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import (
     UNCHANGED,
     ChangedState,
@@ -27,12 +28,20 @@ from gradcheck.autodiff.state import (
     state_restored,
     variables_restored,
 )
-from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
+from gradcheck.comparison.failure import (
+    FAILURES,
+    GradientInconclusive,
+    InconclusiveWarning,
+    doubt,
+    failure,
+)
 from gradcheck.comparison.probes import PROBES, first_order
 from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
+from gradcheck.explanation.replay import MOVES, displacement
+from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.search import example_under_way
@@ -74,6 +83,9 @@ def check(
     directions on each side stand in for the coordinates and outputs beyond 24 of them; one in eight of these comes
     first, from 7 inputs or 25 outputs on, and is enough where it agrees.
 
+    One of `variables` is unconnected where its gradient is None and `f` does not change with it: `unconnected` of the
+    result names it, a note says what `f` does depend on, and the verdict is inconclusive if nothing else is left.
+
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
     RuntimeError, naming the argument, where there is nothing to check.
 
@@ -98,7 +110,7 @@ def result_of(
 ) -> Result:
     """What `check` returns; without `causes` nobody looks for those of its findings.
 
-    With `unused`, variables may be listed that `f` does not change with.
+    With `unused`, whoever calls tells which of the variables are unconnected.
     """
     refuse_graph("gradcheck")
     tolerance = tolerance_from(order, rtol, atol, probes)
@@ -135,13 +147,16 @@ def result_of(
             if function.outputs == 0:
                 return _nothing_to_compare(orders)
             observed = observed_call(function)
-        unconnected = _unconnected(function, gradient, unused)
+        lost, unconnected = _without_gradient(function, gradient, unused)
+        own = CheckDiagnosis(function, None, order=1)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
             given = given_gradient(function, gradient)
             problem = GivenGradient.of(function, given, called=callable(gradient))
         notes = [] if gradient is None else [note for note in [coarser(function, given)] if note]
-        notes += [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
+        notes += [f"{source.name} has no gradient (None)" for source in lost if gradient is None]
+        named = [(source.name, source.variable) for source in unconnected]
+        notes += unconnected_notes(own.record if causes else None, named, "f")
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
@@ -149,7 +164,9 @@ def result_of(
         found: dict[int, OrderResult] = {}
         for number in orders:
             found[number] = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
-        return Result(found)
+            if len(unconnected) == len(function.sources):
+                found[number] = nothing_connected(found[number])
+        return Result(found, unconnected=tuple(source.name for source in unconnected))
 
 
 def _nothing_to_compare(orders: Sequence[int]) -> Result:
@@ -222,43 +239,42 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
     return result
 
 
-def _unconnected(function: Function, gradient: Any, unused: bool) -> list[str]:
-    """The sources for which TensorFlow says None, where that matters.
+def _without_gradient(function: Function, gradient: Any, unused: bool) -> tuple[list[Source], list[Source]]:
+    """The sources for which TensorFlow says None, where that matters: those that count, and those that are unconnected.
 
-    Raises ValueError for a variable that was listed and with which `f` does not change, unless some may be `unused`.
+    Unconnected are variables that were listed, and with which `f` does not change; with `unused` they are left out.
     """
     listed = function.arguments.listed()
     if gradient is not None and not any(listed):
-        return []
+        return [], []
     try:
         ones = function.cotangent(np.ones(function.outputs))
         (row,) = pullbacks(function.call, function.tensors(function.point), [ones])
     except DerivativeRaisedError:
-        return []
-    names = []
+        return [], []
+    lost, unconnected = [], []
     for source, part, named, taken in zip(function.sources, function.parts, listed, row, strict=True):
-        if taken is not None:
-            continue
+        if taken is None and (not named or _changes(function, part)):
+            lost.append(source)
+        elif taken is None and not unused:
+            unconnected.append(source)
+    return lost, unconnected
+
+
+def _changes(function: Function, part: slice) -> bool:
+    """Whether the function is another one where a part of the point is, or throws there."""
+    before = function.value(function.point)
+    for move in MOVES:
         moved = function.point.copy()
-        moved[part] = moved[part] * 1.25 + 0.125
-        if not named or _changes(function, moved):
-            names.append(source.name)
-        elif not unused:
-            raise ValueError(
-                f"{source.name} has no gradient (None), and f is the same at another value of it: it is not used, or "
-                "f does not change with it there, as with an index; leave it out of variables=, or use it inside f so "
-                "that the result changes with it"
-            )
-    return names
-
-
-def _changes(function: Function, point: Array) -> bool:
-    """Whether the function is another one at a point, or throws there."""
-    try:
-        value = function.value(point)
-    except Exception:  # whatever it is: at the inputs given, it was not thrown
-        return True
-    return not np.array_equal(value, function.value(function.point), equal_nan=True)
+        moved[part] += displacement(moved[part], move)
+        try:
+            value = function.value(moved)
+        except Exception:  # whatever it is: at the inputs given, it was not thrown
+            return True
+        overflowed = np.isfinite(before).all() and not np.isfinite(value).all()  # 0 * infinity is no dependence
+        if not overflowed and not np.array_equal(value, before, equal_nan=True):
+            return True
+    return False
 
 
 def assert_close(
@@ -271,6 +287,7 @@ def assert_close(
     atol: float | None = None,
     probes: int = PROBES,
     inconclusive: str | None = None,
+    unconnected: str = "warn",
 ) -> None:
     """Raise a GradientMismatch unless the derivatives of `f` agree with finite differences; arguments as for `check`.
 
@@ -278,23 +295,27 @@ def assert_close(
     everywhere, raises GradientInconclusive; where only a part is, or only second order, warns with InconclusiveWarning;
     `inconclusive` = "raise", "warn" or "ignore" overrides both.
 
+    Where variables that are listed are unconnected, as `check` says, `unconnected="warn"` warns with
+    UnconnectedWarning, "raise" raises GradientUnconnected, "ignore" does neither; where all of them are, and nothing is
+    left to compare, "warn" raises, too, unless `inconclusive` says otherwise.
+
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
     """
     __tracebackhide__ = True
-    refuse_mode(inconclusive)
+    refuse_modes(inconclusive, unconnected)
     checked = partial(result_of, f, inputs, order, variables, gradient, rtol, atol, probes)
     # With a gradient of one's own, the cause decides about the kind, and that about the class of the exception.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
     if example is None:
-        raise_unless_good(name_of(f), checked(), label, inconclusive, argument=gradient is not None)
+        raise_unless_good(name_of(f), checked(), label, inconclusive, unconnected, argument=gradient is not None)
         return
 
     def with_causes() -> Result | None:
         return checked() if example_under_way() is example else None
 
-    raise_unless_good(name_of(f), checked(causes=False), label, inconclusive, with_causes)
+    raise_unless_good(name_of(f), checked(causes=False), label, inconclusive, unconnected, with_causes)
 
 
 def name_of(f: Any) -> str:
@@ -302,10 +323,13 @@ def name_of(f: Any) -> str:
     return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)
 
 
-def refuse_mode(inconclusive: str | None) -> None:
-    """Raise ValueError for an `inconclusive` that is none of the modes."""
+def refuse_modes(inconclusive: str | None, unconnected: str) -> None:
+    """Raise ValueError for an `inconclusive` or `unconnected` that is none of the modes."""
+    modes = ", ".join(map(repr, MODES))
     if inconclusive not in (None, *MODES):
-        raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {', '.join(map(repr, MODES))}")
+        raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {modes}")
+    if unconnected not in MODES:
+        raise ValueError(f"unconnected was {unconnected!r}; expected one of {modes}")
 
 
 def raise_unless_good(
@@ -313,6 +337,7 @@ def raise_unless_good(
     result: Result,
     label: str,
     inconclusive: str | None,
+    unconnected: str,
     with_causes: Callable[[], Result | None] | None = None,
     *,
     argument: bool = False,
@@ -328,7 +353,8 @@ def raise_unless_good(
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
-    if result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
+    alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=3)
+    if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return
     first = result.orders[1]
     nothing_seen = first.verdict == Verdict.INCONCLUSIVE and first.compared == 0

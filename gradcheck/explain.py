@@ -53,6 +53,8 @@ def explain(
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
     `gradient`, `right` and `diagnosis` (cause, evidence, remedy, place, and `lost`, the size of the lost part).
+    A source whose gradient is None and that moves the target in no run is `unconnected`: its note says what the target
+    does depend on. The verdict is inconclusive where a derivative has no other sources.
 
     Where `f` raises after it took a derivative, such as an optimizer that got no gradient, a note says so. Raises
     TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError where
@@ -86,6 +88,7 @@ def explain(
         # What a first run alone makes, such as an optimizer's slots or constants that are kept, no replay makes again.
         time = BlameTime()
         record, names = _recorded(f, inputs, listed)
+        record = replace(record, given_at_first=first.with_gradients - record.with_gradients)
         disagreement, notes = None, []
         if first.draws:
             notes += [f"{', '.join(first.draws)}: {EAGERLY}"] if first.calls_functions else []

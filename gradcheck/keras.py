@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -18,9 +19,12 @@ from gradcheck.autodiff.sources import paths, variable_of
 from gradcheck.autodiff.state import ChangedState, state_restored
 from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
 from gradcheck.explain import explain
+from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.unconnected import tell_unconnected
 from gradcheck.result import Result, Verdict
-from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
+from gradcheck.spot_check import SpotWalk
 from gradcheck.training.moved_variables import MovedVariables, not_finite
+from gradcheck.training.spot_result import SpotCheck, refuse_directions
 from gradcheck.training.step_recorder import StepRecorder, TapeGradient
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +47,8 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
     wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
     MismatchWarning (`"warn"`), once; the message names the operation and the line, or says that NaN or infinity stands
-    in the batch or in the weights. Dropout and seeds are held fixed for a check; weights, moving averages, seeds,
+    in the batch or in the weights. Weights without a gradient that do not change the loss are named once, in an
+    UnconnectedWarning. Dropout and seeds are held fixed for a check; weights, moving averages, seeds,
     metrics and the order of the data are left as they were.
 
     Raises ValueError for arguments that make no sense, and, as the training begins, for a model that is trained on more
@@ -71,7 +76,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         """All spot checks so far."""
         self._graphs: _StepGraphs | None = None
         self._batches = self._due = self._epoch_began = 0
-        self._told = False
+        self._told = self._unconnected_told = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         replicas = self.model.distribute_strategy.num_replicas_in_sync
@@ -122,6 +127,10 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         position = self._batches - self.model.steps_per_execution
         for walk in self._graphs.walks(data):
             found = walk.along(self.directions)
+            if found.result.unconnected and not self._unconnected_told:
+                self._unconnected_told = True
+                found = found.noted(walk.named, partial(recorded, self.model.train_step, (data,)))
+                tell_unconnected(f"batch {position}", found.result, "warn", "warn", stacklevel=2)
             self.checks.append(found)
             if tf.summary.should_record_summaries():
                 with suppress(TBNotInstalledError):

@@ -76,6 +76,7 @@ class Reason(Word):
     JUMP = "jump or infinite slope"
     NOT_FINITE = "function not finite"
     NOT_DETERMINISTIC = "not deterministic"
+    UNCONNECTED = "unconnected"
     TOO_EXPENSIVE = "too expensive"
     CANNOT_RUN = "cannot run in this mode"
 
@@ -241,7 +242,8 @@ class SourceResult:
     `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
     TensorFlow returned, as text. `right` is None where the comparison is inconclusive; then `note` says why. It says
     more about a right one, `finding` what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot
-    be compared.
+    be compared. A source is `unconnected` where the gradient is None and the target does not change with it: `right` is
+    None, and `note` says what the target does depend on, and which tensors were made before the code ran.
     """
 
     call: Place | None
@@ -251,6 +253,7 @@ class SourceResult:
     note: str = ""
     finding: Finding | None = None
     origin: Diagnosis | None = None
+    unconnected: bool = False
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -261,6 +264,7 @@ class SourceResult:
         verdict = {True: "right", False: "wrong", None: "inconclusive"}[self.right]
         verdict = verdict if self.finding is None else self.finding.kind.value
         verdict = verdict if self.origin is None else "not finite"
+        verdict = "unconnected" if self.unconnected else verdict
         lines = [f"{self.name}: {self.gradient}, {verdict}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
             lines += self.diagnosis.printed
@@ -273,11 +277,13 @@ class SourceResult:
 class Result(NoTruth):
     """What `check` found, order by order; printing it is meant for people.
 
-    `sources` is what `explain` says of each source of each derivative.
+    `sources` is what `explain` says of each source of each derivative. `unconnected` names those of its sources, or of
+    the variables that were listed, whose gradient is None and with which nothing changes; notes say more.
     """
 
     orders: Mapping[int, OrderResult]
     sources: tuple[SourceResult, ...] = ()
+    unconnected: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:

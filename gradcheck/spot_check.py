@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,19 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import shaped
-from gradcheck.autodiff.sources import parse_arguments, variable_of
+from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
-from gradcheck.check import result_of
+from gradcheck.check import name_of, refuse_modes, result_of
 from gradcheck.comparison.lines import slope_estimate, ulp_rounding
-from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.replay import MOVES, Move, displacement
+from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, without_effect
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
-from gradcheck.result import NoTruth, OrderResult, Reason, Result, Verdict
+from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.training.moved_variables import MovedVariables, not_finite
+from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions
 
 Array = np.ndarray[Any, Any]
 
@@ -41,33 +45,13 @@ LEAST = 0.5
 """A line moves each coordinate by at least this part of what it moves the others by, in their sizes."""
 
 
-@dataclass(frozen=True)
-class SpotCheck(NoTruth):
-    """A gradient beside differences of the loss along a few directions.
-
-    `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
-    over the sum of the sizes of gradient times move, and both of the direction furthest off where one is wrong; NaN
-    where nothing could be compared. `result` is the verdict, that of a whole `check` where the few directions left a
-    suspicion. `finite` is False where the gradient, or a variable, was seen to hold NaN or infinity.
-    """
-
-    error: float
-    resolution: float
-    result: Result
-    finite: bool = True
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of `result`."""
-        return self.result.verdict
-
-    def __str__(self) -> str:
-        measured = f"error {self.error:.1e}, an error of {self.resolution:.1e} would have been noticed"
-        return f"{self.result}\n{measured if np.isfinite(self.error) else 'no direction could be compared'}"
-
-
 def spot_check(
-    loss: Callable[[], Any], variables: Any, gradient: Callable[[], Any] | None = None, *, directions: int = 2
+    loss: Callable[[], Any],
+    variables: Any,
+    gradient: Callable[[], Any] | None = None,
+    *,
+    directions: int = 2,
+    unconnected: str = "warn",
 ) -> SpotCheck:
     """Compare the gradient of a training's loss, as it is now, with differences of the loss along a few directions.
 
@@ -77,6 +61,9 @@ def spot_check(
     numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries cancel; the
     others are random. Each takes 16 values of the loss, 4 more where they do not agree; what is wrong then, `check`
     looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause.
+
+    `unconnected`, "warn", "raise" or "ignore", is about variables without a gradient that do not change the loss, as in
+    `assert_close`; where all of them are such, the verdict is inconclusive, which raises nothing.
 
     The variables, whatever else the loss changes, and all generators are left as they were; randomness is held fixed.
     The verdict is inconclusive where the loss or a variable is not finite. Raises TypeError and ValueError, naming the
@@ -88,6 +75,7 @@ def spot_check(
     agree
     """
     refuse_directions(directions)
+    refuse_modes(None, unconnected)
     _refuse_uncallable(loss, gradient)
     variables = list(variables) if isinstance(variables, Iterator) else variables
     listed = tf.nest.flatten(variables)
@@ -97,18 +85,13 @@ def spot_check(
         if not (endless := not_finite(listed)):
             raise
         note = f"{endless}, so that there is nothing to compare; begin again from finite values"
-        return _nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
-    found = walk.along(directions)
-    if found.verdict != Verdict.MISMATCH:
-        return found
-    # A model may hold variables that this loss does not use.
-    return replace(found, result=result_of(loss, (), 1, variables, gradient, unused=True))
-
-
-def refuse_directions(directions: Any) -> None:
-    """Raise ValueError for what is no number of directions."""
-    if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
-        raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
+        return nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
+    found = walk.along(directions).noted(walk.named, partial(recorded, walk.own))
+    if found.verdict == Verdict.MISMATCH:
+        closer = result_of(loss, (), 1, variables, gradient, unused=True)
+        return replace(found, result=replace(closer, unconnected=found.result.unconnected))
+    tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=2)
+    return found
 
 
 def _refuse_uncallable(loss: Any, gradient: Any) -> None:
@@ -118,12 +101,6 @@ def _refuse_uncallable(loss: Any, gradient: Any) -> None:
                 f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
                 f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
             )
-
-
-def _nothing_compared(reason: Reason, note: str, variables: Sequence[Any], *, finite: bool = True) -> SpotCheck:
-    unique = {id(held): held.shape.num_elements() for held in map(variable_of, variables) if held is not None}
-    order = replace(undecided(1, reason, note), inconclusive=sum(unique.values()))
-    return SpotCheck(float("nan"), float("nan"), Result({1: order}), finite)
 
 
 @dataclass(frozen=True)
@@ -141,18 +118,25 @@ class SpotWalk:
         arguments = parse_arguments((), variables)
         held = tuple(source.variable for source in arguments.sources)
 
-        def own() -> Any:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(held)
-                value = loss()
-            return tape.gradient(value, held)
-
         def given() -> Any:
             taken = tf.nest.flatten(gradient())
             return arguments.ordered(taken) or taken
 
         names = tuple(source.name for source in arguments.sources)
-        return SpotWalk(loss, held, names, own if gradient is None else given)
+        walk = SpotWalk(loss, held, names, given)
+        return replace(walk, gradient=walk.own) if gradient is None else walk
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The variables by their names."""
+        return dict(zip(self.names, self.variables, strict=True))
+
+    def own(self) -> Any:
+        """TensorFlow's gradient of the loss."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.variables)
+            value = self.loss()
+        return tape.gradient(value, self.variables)
 
     def __post_init__(self) -> None:
         for name, variable in zip(self.names, self.variables, strict=True):
@@ -172,7 +156,7 @@ class SpotWalk:
             held = ChangedState(snapshot.changed(), used).besides(self.variables)
             if not np.isfinite(loss):
                 held.put_back()
-                return self._at_no_number(loss, self._flat())
+                return self._at_no_number(loss, self._flat(self.gradient()))
             losses = _Losses.around(self, held)
             if losses is None:
                 stack.enter_context(seeded())
@@ -181,9 +165,17 @@ class SpotWalk:
             if losses is None:
                 why = hidden_state(self._scalar)
                 note = f"two losses at the same weights differ; {why}"
-                return _nothing_compared(Reason.NOT_DETERMINISTIC, note, self.variables)
+                return nothing_compared(Reason.NOT_DETERMINISTIC, note, self.variables)
             held.put_back()
-            return self._compared(losses, self._flat(), directions)
+            given = self.gradient()
+            found = self._compared(losses, self._flat(given), directions)
+            return replace(found, result=self._with_unconnected(found.result, losses, given))
+
+    def _with_unconnected(self, result: Result, losses: _Losses, given: Sequence[Any]) -> Result:
+        """The result with the names of the variables without a gradient that do not change the loss, either."""
+        unmoved = without_effect((place for place, one in enumerate(given) if one is None), losses.change_with)
+        orders = {1: nothing_connected(result.orders[1])} if len(unmoved) == len(given) else result.orders
+        return replace(result, orders=orders, unconnected=tuple(self.names[place] for place in unmoved))
 
     def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
         """The losses where the variables are moved by each offset times the line (n,), and put back then."""
@@ -196,9 +188,8 @@ class SpotWalk:
         around.leave()
         return np.array(losses)
 
-    def _flat(self) -> Array:
+    def _flat(self, given: Sequence[Any]) -> Array:
         """The gradients in a row, zeros for None, (n,) in float64."""
-        given = self.gradient()
         if len(given) != len(self.variables):
             raise ValueError(
                 f"gradient returned {len(given)} for {len(self.variables)} variables; one for each was expected, "
@@ -237,7 +228,7 @@ class SpotWalk:
             f"the loss is {loss}, and {bad or 'none'} of the {gradient.size} entries of its gradient are not finite, "
             f"so that there is nothing to compare; {where}"
         )
-        return _nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not (bad or spoilt))
+        return nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not (bad or spoilt))
 
     def _compared(self, losses: _Losses, gradient: Array, directions: int) -> SpotCheck:
         rng = np.random.default_rng(0)
@@ -299,6 +290,15 @@ class _Losses:
     def roundoff(self) -> float:
         """The unit roundoff of the coarsest variable."""
         return max(ROUNDOFF[variable.dtype.name] for variable in self.walk.variables)
+
+    def change_with(self, places: Sequence[int]) -> bool:
+        """Whether the loss changes with the variables at these places, which are moved together."""
+        variables = enumerate(self.walk.variables)
+        moved = np.concatenate([np.full(one.shape.num_elements(), place in places) for place, one in variables])
+        line = displacement(self.sizes, Move(1.0)) * moved
+        values = self.along(tf.constant(line), np.array([move.size for move in MOVES]))
+        slack = EXCLUSION * self.roundoff * abs(self.centre) + self.noise
+        return bool(np.any(np.abs(values[np.isfinite(values)] - self.centre) > slack))
 
     def along(self, line: Any, offsets: Array) -> Array:
         """The losses at the start plus each offset times the line (n,), a tensor."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.state import seeded
-from gradcheck.check import name_of, raise_unless_good, refuse_mode
+from gradcheck.check import name_of, raise_unless_good, refuse_modes
 from gradcheck.comparison.probes import PROBES
 from gradcheck.progress import shown
 from gradcheck.result import Result
@@ -41,6 +41,7 @@ def assert_step(
     atol: float | None = None,
     probes: int = PROBES,
     inconclusive: str | None = None,
+    unconnected: str = "warn",
 ) -> Result:
     """Raise a GradientMismatch unless a training step's gradients and update are those of its loss.
 
@@ -52,7 +53,8 @@ def assert_step(
     by -`learning_rate` times the gradient where no optimizer is used. In a step of several losses that returns one of
     them, or a dict, such as a GAN's, each variable is compared with the loss that its own tape differentiated, while
     updates from before that tape are held. The notes of the Result, which is returned, name that, clipping and
-    averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
+    averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`, and so is `unconnected`, for
+    the variables that are listed, or that a tape or an optimizer of the step was given and that are to be trained.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
     summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's
@@ -69,7 +71,7 @@ def assert_step(
     agree
     """
     __tracebackhide__ = True
-    refuse_mode(inconclusive)
+    refuse_modes(inconclusive, unconnected)
     if not callable(step):
         raise TypeError(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
@@ -86,5 +88,5 @@ def assert_step(
             stack.enter_context(seeded())
             found = prepare(runner, variables)
         result = StepCheck(runner, found, tolerance, rate).result()
-    raise_unless_good(name_of(step), result, "given", inconclusive)
+    raise_unless_good(name_of(step), result, "given", inconclusive, unconnected)
     return result

@@ -117,3 +117,15 @@ def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
 
     with patched(*((tf.GradientTape, name, standing_in(name)) for name in DERIVATIVES)):
         yield
+
+
+def py_function_as_it_is(original: Any, **call: Any) -> Any:
+    """What tf.py_function runs eagerly is run as it is: its operations are seen, and differentiated more than once."""
+    types = call["Tout"]
+    if not (call.get("use_eager_py_func") and tf.executing_eagerly() and types) or call.get("is_grad_func"):
+        return original(**call)
+    result = call["func"](*map(tf.convert_to_tensor, call["inp"]))
+    if not isinstance(types, (list, tuple)):
+        return tf.convert_to_tensor(result, types)
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    return [tf.convert_to_tensor(part, dtype) for part, dtype in zip(parts, types, strict=True)]

@@ -20,8 +20,16 @@ class GradientInconclusive(AssertionError):
         self.result = result
 
 
+class GradientUnconnected(GradientInconclusive):
+    """A variable that was listed has no gradient, and nothing changes with it."""
+
+
 class InconclusiveWarning(UserWarning):
     """A part of the derivatives could not be compared."""
+
+
+class UnconnectedWarning(UserWarning):
+    """A variable that was listed has no gradient, and nothing changes with it."""
 
 
 class MismatchWarning(UserWarning):

@@ -25,6 +25,7 @@ from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.source_comparison import compared
+from gradcheck.explanation.unconnected import variable_name
 from gradcheck.explanation.user_code import call_user_code, place_of, quoted
 from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
@@ -76,19 +77,24 @@ def explained_call(
     verdicts = {one: order for group, order in groups for one in group}
     orders, results = [order for _, order in groups], []
     for one in sources:
-        order, note = verdicts[one], ""
+        order, note, unconnected = verdicts[one], "", False
         finding = order.findings[0] if order.findings else None
         zeros = one in connected and call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
         if finding is None and (zeros or one not in connected):
-            note, finding = diagnose_unconnected(one)
+            note, finding, unconnected = diagnose_unconnected(one)
             orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
-        right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
+        right = False if finding else None if unconnected or order.verdict is Verdict.INCONCLUSIVE else True
         origin = None if finding or finite(one.given) else diagnose_not_finite(one)
-        if right is None and origin is None:
+        if right is None and origin is None and not unconnected:
             note = ", ".join(reason.value for reason in order.reasons)
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
-        results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
+        shown = shown_gradient(one.given)
+        results.append(SourceResult(where, one.name, shown, right, note, finding, origin, unconnected))
+    # A tensor that a function is given may be one that it does not use: its derivative is zero, and that was seen.
+    if all(one.unconnected for one in results) and any(one.input is None for one in sources):
+        count = len(results)
+        orders = [OrderResult(1, Verdict.INCONCLUSIVE, reasons=(Reason.UNCONNECTED,), inconclusive=count)]
     return merged(orders, results, _constant_updates(record, sources))
 
 
@@ -115,8 +121,7 @@ def source_names(call: DerivativeCall) -> list[str]:
     found: list[str] = []
     for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
         if not name and hasattr(source, "handle"):
-            own = str(getattr(source, "path", None) or source.name).split(":")[0]
-            name = "" if own == "Variable" else own  # the name of those that nobody gave one
+            name = variable_name(source)
         name = name or f"sources[{position}]"
         found.append(name if name not in found else f"{name} (sources[{position}])")
     return found
@@ -125,6 +130,7 @@ def source_names(call: DerivativeCall) -> list[str]:
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
     """Several verdicts on first derivatives as one, with all sources and further notes."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
+    sources = tuple(sources)
     order = OrderResult(
         order=1,
         verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
@@ -135,7 +141,7 @@ def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),
     )
-    return Result({1: order}, tuple(sources))
+    return Result({1: order}, sources, tuple(one.name for one in sources if one.unconnected))
 
 
 def shown_gradient(given: Any) -> str:

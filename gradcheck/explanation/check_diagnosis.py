@@ -130,6 +130,10 @@ class CheckDiagnosis:
                 return f"the derivative with respect to {source.name} is not finite: {origin.evidence}; {origin.remedy}"
         return None
 
+    def record(self) -> CodeRecord:
+        """A run of the code that takes the derivative of the sum of the outputs."""
+        return self._record(None)
+
     def _diagnosis(self, finding: Finding, coordinate: int) -> Diagnosis | None:
         if self.gradient is not None and not callable(self.gradient):
             return None

@@ -41,6 +41,7 @@ from gradcheck.explanation.record import (
     key,
 )
 from gradcheck.explanation.replay import FAR_MOVES, Influence, influence
+from gradcheck.explanation.unconnected import dependence, kept_between_calls
 from gradcheck.explanation.user_code import at, file_owner, place_of
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
@@ -204,29 +205,49 @@ def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
     return [tf.constant(unit.astype(target.dtype.as_numpy_dtype))]
 
 
-def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
-    """A note on why None is right for a source, or a finding with its diagnosis."""
+def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:
+    """A note on a source whose gradient is None, or a finding with its diagnosis; and whether it is unconnected.
+
+    It is where no move of it moves the target, either: nothing is wrong, and nothing can be called right.
+    """
     if not differentiable(source):
         diagnosis = rules.integer_source(source)
         finding = broken(1, Kind.MISSING, source.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
-        return "", replace(finding, diagnosis=diagnosis)
+        return "", replace(finding, diagnosis=diagnosis), False
     moved = influence(source)
     zeros = "zeros that stand for None: " if source.call.zeros else ""
     step = None if moved.large else _step_between(source)
     if step is not None:
         moved = influence(source, FAR_MOVES)
     if not moved.large:
-        unmoved = "the target does not depend on it"
+        if zeros and _covered(source):
+            return "", None, False
         if step is not None:
             unmoved = f"no move of it that was tried moves the target: {step.name}{at(step.line)} lies between"
-        return f"{zeros}{unmoved}{_made_of(source)}", None
+        elif made_of := _made_of(source):
+            unmoved = f"the target does not depend on it{made_of}"
+        else:
+            unmoved = dependence(source)
+        return f"{zeros}{unmoved}{kept_between_calls(source)}", None, True
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
     finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
     cause = diagnose(source, finding, place, moved)
     if cause is None and (zeros or not moved.small):
-        return "" if moved.small else f"{zeros}it only decides which way the code goes", None
-    return "", replace(finding, diagnosis=cause)
+        seen = moved.small or (zeros and _covered(source))
+        return ("" if seen else f"{zeros}it only decides which way the code goes"), None, False
+    return "", replace(finding, diagnosis=cause), False
+
+
+def _covered(source: CallSource) -> bool:
+    """Whether the tape that covers everything finds a way from the targets to the source.
+
+    Where it does, zeros are what the values make of it, such as those of a relu that is off, and stand for no None.
+    """
+    try:
+        return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
+    except Exception:  # what raises was come to
+        return True
 
 
 def _step_between(source: CallSource) -> RecordedOperation | None:

@@ -202,7 +202,9 @@ class CodeRecord:
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `replicas` says
     how many, of which strategy, ran in threads of their own, unseen, if any did. `accessed` is the state that it read
-    or used, as it was before, and `changed` what of it was another one after. `compared`, `wrong`, `causes` and
+    or used, as it was before, and `changed` what of it was another one after. `expressions` are what the code calls
+    tensors that were made before it ran, and variables, by their keys; `given_at_first` the derivatives and positions
+    of the sources that had a gradient when the code ran first, and have none now. `compared`, `wrong`, `causes` and
     `cotangents` keep what came of looking at its operations, `time` how long that may take.
     """
 
@@ -217,6 +219,8 @@ class CodeRecord:
     replicas: str = ""
     accessed: ChangedState = UNCHANGED
     changed: ChangedState = UNCHANGED
+    expressions: dict[int, str] = field(default_factory=dict)
+    given_at_first: frozenset[tuple[int, int]] = frozenset()
     compared: dict[Any, OrderResult] = field(default_factory=dict, compare=False, repr=False)
     wrong: set[tuple[int, int]] = field(default_factory=set, compare=False, repr=False)
     causes: set[tuple[Cause, Place | None]] = field(default_factory=set, compare=False, repr=False)
@@ -237,6 +241,16 @@ class CodeRecord:
     def operations(self) -> list[RecordedOperation]:
         """The operations alone, by their numbers."""
         return [event for event in self.events if isinstance(event, RecordedOperation)]
+
+    @property
+    def with_gradients(self) -> frozenset[tuple[int, int]]:
+        """The derivatives, by their numbers, and positions of the sources in them that have a gradient."""
+        return frozenset(
+            (call.number, position)
+            for call in self.derivatives
+            for position, result in enumerate(call.results or ())
+            if result is not None
+        )
 
     @cached_property
     def draws(self) -> list[str]:

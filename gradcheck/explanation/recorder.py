@@ -17,7 +17,14 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, poly
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
 
-from gradcheck.autodiff.interception import Wrapper, as_written, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.autodiff.interception import (
+    Wrapper,
+    as_written,
+    derivatives_observed,
+    functions_run_eagerly,
+    patched,
+    py_function_as_it_is,
+)
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
 from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.function_graph import EagerGraph, walkable
@@ -35,6 +42,7 @@ from gradcheck.explanation.record import (
 )
 from gradcheck.explanation.user_code import (
     call_user_code,
+    expression_of,
     line_of,
     running_frame,
     running_layer,
@@ -65,19 +73,20 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
                     error = raised
         used = tuple(generator for generator in before if generator.used)
         accessed, changed = (ChangedState(found, used) for found in (snapshot.accessed(), snapshot.changed()))
-    seen = recorder.covering, recorder.calls_functions, recorder.variables
-    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, recorder.replicas, accessed, changed)
+    seen = recorder.covering, recorder.calls_functions, recorder.variables, recorder.replicas
+    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, accessed, changed, recorder.expressions)
 
 
 class CodeRecorder:
     """Records the operations, host reads, tapes and derivatives of one thread; it stands in for TensorFlow's functions.
 
     `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken. `replicas`
-    says how many, of which strategy, ran in other threads, unseen.
+    says how many, of which strategy, ran in other threads, unseen. `expressions` are those of a CodeRecord.
     """
 
     def __init__(self) -> None:
         self.events: list[RecordedEvent] = []
+        self.expressions: dict[int, str] = {}
         self.operations, self.derivatives = 0, 0
         self.derivative: int | None = None
         self.variables: dict[int, Any] = {}
@@ -113,7 +122,7 @@ class CodeRecorder:
                 (resource_variable_ops, "variable_accessed", self._access_variable),
                 (polymorphic_function.Function, "__call__", self._call_function),
                 (concrete_function.ConcreteFunction, "_call_flat", self._call_graph),
-                (script_ops, "_internal_py_func", _call_py_function),
+                (script_ops, "_internal_py_func", py_function_as_it_is),
                 *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
             ]
         with functions_run_eagerly(), derivatives_observed(self.take_derivative), patched(*patches):
@@ -152,9 +161,15 @@ class CodeRecorder:
                 self._known[key(tensor)] = tensor
                 self._watch_covering(tensor)
 
+    def _name(self, tensors: Sequence[Any]) -> None:
+        """Note what the line that is running calls those tensors that were made before."""
+        new = (tensor for tensor in tensors if key(tensor) not in self._known and tensor.dtype.is_floating)
+        self.expressions |= {key(tensor): expression_of(self.frame(), tensor) for tensor in new}
+
     def given(self, name: str, inputs: list[Any]) -> list[Any]:
         """The inputs that an operation of this name gets instead of those that the code gave it."""
         if not self.ignores():
+            self._name(inputs)
             self.cover(inputs)
         return inputs
 
@@ -168,6 +183,7 @@ class CodeRecorder:
     def read(self, tensor: Any, method: str) -> Any:
         """The tensor whose value Python gets, where it reads that of this one."""
         if not self.ignores():
+            self._name([tensor])
             self.events.append(HostRead(tensor, method, line_of(self.frame())))
         return tensor
 
@@ -344,6 +360,7 @@ class CodeRecorder:
         if not self.ignores():
             if id(variable.handle) not in self.variables:
                 self.variables[id(variable.handle)] = variable
+                self.expressions[id(variable.handle)] = expression_of(self.frame(), variable)
                 self._watch_covering(variable)
             line = line_of(self.frame())
             for number in sorted(self._recording()):
@@ -381,15 +398,3 @@ class CodeRecorder:
 
     def _reading(self, method: str) -> Wrapper:
         return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
-
-
-def _call_py_function(original: Any, **call: Any) -> Any:
-    """What tf.py_function runs eagerly is run as it is: its operations are seen, and differentiated more than once."""
-    types = call["Tout"]
-    if not (call.get("use_eager_py_func") and tf.executing_eagerly() and types) or call.get("is_grad_func"):
-        return original(**call)
-    result = call["func"](*map(tf.convert_to_tensor, call["inp"]))
-    if not isinstance(types, (list, tuple)):
-        return tf.convert_to_tensor(result, types)
-    parts = result if isinstance(result, (list, tuple)) else [result]
-    return [tf.convert_to_tensor(part, dtype) for part, dtype in zip(parts, types, strict=True)]

@@ -217,6 +217,7 @@ SMALL_MOVES = (Move(2.0**-7), Move(-(2.0**-6)))
 """They show what depends on a source smoothly."""
 LARGE_MOVES = tuple(map(Move, (0.3, -0.3, 1.2, -1.2, 4.0, -4.0)))
 """They show what depends on it in steps."""
+MOVES = (*SMALL_MOVES, *LARGE_MOVES)
 FAR_MOVES = (*(Move(size, both_ways=True) for size in (1.2, -1.2, 4.0, -4.0, 32.0, -32.0)), Move(32.0), Move(-32.0))
 """They show it where a step is far away, or lies where some elements grow beside others, as that of an argmax does."""
 
@@ -244,7 +245,7 @@ class Influence:
         return any(not np.array_equal(first, np.asarray(after._numpy()), equal_nan=nan) for after in runs)
 
 
-def influence(source: CallSource, moves: Sequence[Move] = (*SMALL_MOVES, *LARGE_MOVES)) -> Influence:
+def influence(source: CallSource, moves: Sequence[Move] = MOVES) -> Influence:
     """Move the source, by one move after the other, until the targets of the call change."""
     record, call = source.record, source.call
     base, before = record.operations, target_value(call.targets, call)
@@ -269,9 +270,13 @@ def _shape(operation: RecordedOperation) -> tuple[str, int]:
 
 def _delta(value: Any, move: Move) -> Any:
     array = np.asarray(value)
+    return tf.constant(displacement(array, move).astype(array.dtype))
+
+
+def displacement(array: Array, move: Move) -> Array:
+    """How far each element of an array moves."""
     # Not the same for all elements, or a difference of two of them would not move.
     pattern = 1.0 + np.cos(1.0 + np.arange(array.size)).reshape(array.shape) / 4
     if move.both_ways:
         pattern *= np.where(np.cos(2.0 * np.arange(array.size)) < 0, -1.0, 1.0).reshape(array.shape)
-    delta = move.size * pattern * np.maximum(np.abs(array), 0.5)
-    return tf.constant(delta.astype(array.dtype))
+    return np.asarray(move.size * pattern * np.maximum(np.abs(array), 0.5))

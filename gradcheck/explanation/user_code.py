@@ -195,6 +195,62 @@ def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
+def expression_of(frame: FrameType | None, value: Any) -> str:
+    """The name, or attribute, on the line that a frame is running whose value is this object; empty for none."""
+    statements = [] if frame is None else statements_on(line_of(frame))
+    nodes = (node for statement in statements for part in header(statement) for node in ast.walk(part))
+    return next((ast.unparse(node) for node in nodes if _held(frame, node) is value), "")
+
+
+def _held(frame: FrameType | None, node: ast.AST) -> Any:
+    """The value of a name, or of an attribute that an object itself holds; no code of anybody's runs for it."""
+    if isinstance(node, ast.Name) and frame is not None:
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if not isinstance(node, ast.Attribute):
+        return None
+    try:
+        return object.__getattribute__(_held(frame, node.value), "__dict__").get(node.attr)
+    except AttributeError:
+        return None
+
+
+def assignment_to(expression: str, line: Line | None, mentioned: str) -> Line | None:
+    """The line of the one statement that gives a name, or an attribute of this name, its value, seen from a line.
+
+    It stands in the same class, or else anywhere in the file; of several it is the one that mentions a name. None where
+    that leaves none, or several.
+    """
+    tree = None if line is None else Source.for_filename(line[0]).tree
+    if line is None or tree is None:
+        return None
+    kind, name = (ast.Attribute if "." in expression else ast.Name), expression.split(".")[-1]
+
+    def assigns(node: ast.AST) -> bool:
+        stored = (one for one in ast.walk(node) if isinstance(one, kind) and isinstance(one.ctx, ast.Store))
+        return isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
+            name in (getattr(one, "attr", None), getattr(one, "id", None)) for one in stored
+        )
+
+    around = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and _covers(one, line)]
+    for scope in (*around[-1:], tree):
+        found = [(line[0], node.lineno) for node in ast.walk(scope) if isinstance(node, ast.stmt) and assigns(node)]
+        alone = found if len(found) == 1 else [one for one in found if mentions(one, mentioned)]
+        if found:
+            return alone[0] if len(alone) == 1 else None
+    return None
+
+
+def _covers(node: ast.stmt, line: Line) -> bool:
+    return node.lineno <= line[1] <= (node.end_lineno or 0)
+
+
+def mentions(line: Line, name: str) -> bool:
+    """Whether the statements on a line use a name, or an attribute of this name."""
+    nodes = (node for statement in statements_on(line) for part in header(statement) for node in ast.walk(part))
+    used = (node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load))
+    return any(name in (getattr(node, "id", None), getattr(node, "attr", None)) for node in used)
+
+
 def says(line: Line, code: CodeType | None, name: str) -> bool:
     """Whether the statements on a line use a name or an attribute; where none can be read, whether the code does."""
     found = statements_on(line)
@@ -230,7 +286,7 @@ def function_around(line: Line) -> ast.FunctionDef | ast.AsyncFunctionDef | None
     tree = Source.for_filename(line[0]).tree
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
-    around = [node for node in functions if node.lineno <= line[1] <= (node.end_lineno or 0)]
+    around = [node for node in functions if _covers(node, line)]
     return max(around, key=lambda node: node.lineno, default=None)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,15 @@ from gradcheck.autodiff.state import (
     is_random,
     state_restored,
 )
+from gradcheck.explanation.record import CodeRecord
+from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.replay import MOVES, displacement
+from gradcheck.explanation.unconnected import without_effect
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.frozen_layers import CalledLayers
 from gradcheck.training.gradient_changes import alike
+from gradcheck.training.lighter_loss import LighterLoss
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
@@ -36,49 +41,19 @@ from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun, unscaled
 
 Array = np.ndarray[Any, Any]
-COMPARED = 3
-"""So many losses that are taken in a light way have to be those of whole runs before it is trusted."""
-
-
-class LighterLoss:
-    """Chooses between two ways to a loss: of whole runs, and a light one that has to give the same, and to be faster.
-
-    Both ways are gone until they gave the same for COMPARED different losses; from then on one alone.
-    """
-
-    def __init__(self) -> None:
-        self._losses: set[float] = set()
-        self._same = True
-        self._seconds = [float("inf"), float("inf")]
-
-    def of(self, whole: Callable[[], Any], light: Callable[[], Any]) -> Any:
-        """The loss, in the way that is known to be the better one by now."""
-        if not self._same:
-            return whole()
-        if len(self._losses) >= COMPARED:
-            return light() if self._seconds[1] < self._seconds[0] else whole()
-        loss = self._timed(0, whole)
-        self._losses.add(float(loss))
-        try:
-            other = self._timed(1, light)
-            self._same = loss.dtype == other.dtype and float(loss) == float(other)
-        except Exception:  # a step that cannot do without its update, whatever it says
-            self._same = False
-        return loss
-
-    def _timed(self, way: int, loss: Callable[[], Any]) -> Any:
-        began = time.process_time()
-        value = loss()
-        self._seconds[way] = min(self._seconds[way], time.process_time() - began)
-        return value
 
 
 class StepRunner:
-    """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked."""
+    """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked.
+
+    `unconnected` are those listed, or given to the step's tapes and optimizers to be trained, that have no gradient and
+    do not change the loss, as the caller would name them.
+    """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
+        self.unconnected: tuple[Any, ...] = ()
         self._listed: tuple[Any, ...] = ()
         self._recorder, self._guard = StepRecorder(), SideEffectGuard()
         self._changed: ChangedState | None = None
@@ -189,6 +164,11 @@ class StepRunner:
             if np.isfinite(one.loss) and one.loss != 0 and alike([one.loss], [other.loss])
         )
 
+    def recorded(self) -> CodeRecord:
+        """A run of the step, operation by operation."""
+        self._put_back()
+        return recorded(self.step, self.inputs)
+
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
 
@@ -292,7 +272,8 @@ class DifferingRunsError(UnrepeatableStepError):
 def prepare(runner: StepRunner, variables: Any) -> list[Any]:
     """Run a step for the first times; returns the variables that it is checked for, as the caller would name them.
 
-    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Raises TypeError for a
+    Without `variables`, these are the trainable ones that the step uses and the loss depends on. What is unconnected is
+    noted in the runner. Raises TypeError for a
     step without a loss or gradients, UnrepeatableStepError for what cannot be restored and for two runs that differ.
     """
     refuse_iterators(runner.step, runner.inputs)
@@ -305,7 +286,7 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
             raise _difference(runner, first, second, between.changes())
     finally:
         state.restore()
-    return found if variables is not None else _influential(runner, found, second)
+    return _connected(runner, found, second, listed=variables is not None)
 
 
 def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
@@ -348,19 +329,40 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
     )
 
 
-def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list[Any]:
-    """The variables without those that have no gradient and do not change the loss."""
-    kept = []
-    for position, (variable, gradient) in enumerate(zip(found, run.gradients, strict=True)):
-        inner = variable_of(variable)
-        before = inner.numpy()
-        if gradient is None:
-            try:
-                inner.assign(before * 1.25 + 0.125)
-                if alike(runner.run().losses, run.losses):
-                    continue
-            finally:
-                inner.assign(before)
-        kept.append(position)
+def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:
+    """The variables to check, without those that are unconnected unless they were `listed`."""
+    without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
+    unmoved = without_effect(without, partial(_matter, runner, run))
+    given = [source for one in run.recording.tape_gradients for source in one.sources]
+    given += [variable for call in run.recording.optimizer_calls for variable in call.variables]
+    asked = {id(variable_of(one)) for one in given}
+    runner.unconnected = tuple(
+        variable
+        for variable in map(found.__getitem__, unmoved)
+        if listed or (id(variable_of(variable)) in asked and variable.trainable)
+    )
+    if listed:
+        return list(found)
+    kept = [place for place in range(len(found)) if place not in unmoved]
     runner.keep(kept)
-    return [found[position] for position in kept]
+    return [found[place] for place in kept]
+
+
+def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
+    """Whether the losses of a run change with the variables at these places, which are moved together."""
+    variables = [runner.variables[place] for place in places]
+    before = [variable.numpy() for variable in variables]
+    try:
+        for move in MOVES:
+            for variable, value in zip(variables, before, strict=True):
+                variable.assign(value + displacement(value, move).astype(value.dtype))
+            try:
+                losses = runner.run().losses
+            except RuntimeError:  # the step raised it, as it did not before
+                return True
+            if np.isfinite([float(loss) for loss in losses]).all() and not alike(losses, run.losses):
+                return True
+        return False
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)

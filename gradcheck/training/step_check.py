@@ -14,12 +14,13 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import all_shaped
-from gradcheck.autodiff.sources import parse_arguments
+from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import result_of
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.explanation.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
@@ -65,12 +66,19 @@ class StepCheck:
 
     def result(self) -> Result:
         """The verdict on the gradients and the update."""
+        unconnected = self.runner.unconnected
+        names = tuple(variable_name(one) or "a variable" for one in unconnected)
+        about = unconnected_notes(self.runner.recorded, list(zip(names, unconnected, strict=True)), "the loss")
+        if not self.variables:
+            return Result({1: nothing_connected(OrderResult(1, Verdict.AGREE, notes=tuple(about)))}, unconnected=names)
         order, (wrong_updates, notes) = self._check_all_gradients(), self._check_update()
+        if not set(map(id, self.variables)).difference(id(variable_of(one)) for one in unconnected):
+            order = nothing_connected(order)
         held = self.runner.held()
-        notes = notes if held == UNCHANGED else [*notes, held.note]
+        notes = [*order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
         findings = (*order.findings, *wrong_updates)
         verdict = Verdict.MISMATCH if findings else order.verdict
-        return Result({1: replace(order, verdict=verdict, findings=findings, notes=(*order.notes, *notes))})
+        return Result({1: replace(order, verdict=verdict, findings=findings, notes=tuple(notes))}, unconnected=names)
 
     @cached_property
     def _run(self) -> StepRun:

@@ -94,7 +94,7 @@ def stopped() -> Any:
     return y + 0.0 * tf.stop_gradient(t)
 
 
-NOTHING = "the target does not depend on it"
+NOTHING = "the target does not depend on it, but on y"
 BETWEEN = "no move of it that was tried moves the target: {} at test_flat_steps.py:{} lies between"
 WITHOUT = {
     "a guard": (guard, BETWEEN.format("IsNan", guard.__code__.co_firstlineno + 1)),
@@ -105,7 +105,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_what_does_not_move_the_target_stays_right(name: str) -> None:
+def test_what_does_not_move_the_target_is_unconnected(name: str) -> None:
     function, note = WITHOUT[name]
 
     def code() -> Any:
@@ -115,4 +115,5 @@ def test_what_does_not_move_the_target_stays_right(name: str) -> None:
 
     result = explain(code)
     assert result.verdict == "agree", str(result)
-    assert [(one.right, one.note) for one in result.sources] == [(True, note), (True, "")]
+    assert [(one.right, one.note) for one in result.sources] == [(None, note), (True, "")]
+    assert result.unconnected == (result.sources[0].name,)

@@ -436,7 +436,7 @@ REFUSED = """
   the code with its tf.function traced: NotImplementedError, raises
       NotImplementedError: Cannot #"""
 TRACED = {
-    "d11": ("v1: None, right (the target does not depend on it)", "v1: 0, right"),
+    "d11": ("v1: None, unconnected (the target does not depend on it, but on v0)", "v1: 0, right"),
     "d13": ("", REFUSED),
 }
 """What is different inside of a tf.function: its conditional gives zeros for None, and it refuses NumPy."""

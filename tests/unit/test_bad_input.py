@@ -158,26 +158,29 @@ def test_inconclusive_modes() -> None:
 
 def test_variables_that_f_does_not_use() -> None:
     used, idle = tf.Variable(2.0, dtype=tf.float64), tf.Variable([1.0, 2.0], dtype=tf.float64, name="idle")
-    words = ["variables[1] (idle:0) has no gradient (None)", "the same at another value of it: it is not used"]
-    words += ["leave it out of variables=, or use it inside f"]
-    refused(ValueError, words, lambda x: x * used, 3.0, variables=[used, idle])
+    result = check(lambda x: x * used, 3.0, variables=[used, idle], order=2)
+    assert (result.verdict, result.unconnected) == ("agree", ("variables[1] (idle:0)",))
+    note = "variables[1] (idle:0) is unconnected: its gradient is None, and f does not depend on it, but on used"
+    assert result.orders[1].notes[0] == note
+    alone = check(lambda: 2.0 * used, variables=[idle], order=2)
+    assert [order.reasons for order in alone.orders.values()] == [(Reason.UNCONNECTED,)] * 2
+    assert (alone.verdict, alone.orders[1].compared, alone.orders[1].inconclusive) == ("inconclusive", 0, 2)
+    wrong = check(lambda: 2.0 * used, variables=[idle], gradient=lambda: [tf.ones(2, tf.float64)])
+    assert wrong.verdict == "mismatch"
     np.testing.assert_array_equal(idle.numpy(), [1.0, 2.0])
 
 
-@pytest.mark.parametrize(("place", "words"), [(1.0, "as with an index; leave it out of variables="), (7.0, None)])
-def test_a_variable_that_chooses_a_row(place: float, words: str | None) -> None:
-    """From row 1 it moves to no other one; from the last one to one that does not exist, where f throws."""
+@pytest.mark.parametrize("place", [1.0, 7.0])
+def test_a_variable_that_chooses_a_row(place: float) -> None:
+    """It is not unconnected: below row 1 f is another function; beyond the last row it throws."""
     table, row = tf.constant(np.arange(8.0)), tf.Variable(place, name="row")
 
     def f(x: tf.Tensor) -> tf.Tensor:
         return tf.gather(table, tf.cast(row, tf.int32)) * x
 
-    if words is not None:
-        refused(ValueError, ["variables[0] (row:0) has no gradient (None)", words], f, 2.0, variables=[row])
-    else:
-        result = check(f, 2.0, variables=[row])
-        assert result.verdict == "inconclusive"
-        assert "variables[0] (row:0) has no gradient (None)" in result.orders[1].notes
+    result = check(f, 2.0, variables=[row])
+    assert (result.verdict, result.unconnected) == ("inconclusive", ())
+    assert "variables[0] (row:0) has no gradient (None)" in result.orders[1].notes
     assert float(row) == place
 
 

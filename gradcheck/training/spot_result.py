@@ -1,0 +1,60 @@
+"""What a spot check found: a gradient beside differences of the loss along a few directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.comparison.summary import undecided
+from gradcheck.explanation.record import CodeRecord
+from gradcheck.explanation.unconnected import unconnected_notes
+from gradcheck.result import NoTruth, Reason, Result, Verdict
+
+
+@dataclass(frozen=True)
+class SpotCheck(NoTruth):
+    """A gradient beside differences of the loss along a few directions.
+
+    `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
+    over the sum of the sizes of gradient times move, and both of the direction furthest off where one is wrong; NaN
+    where nothing could be compared. `result` is the verdict, that of a whole `check` where the few directions left a
+    suspicion. `finite` is False where the gradient, or a variable, was seen to hold NaN or infinity.
+    """
+
+    error: float
+    resolution: float
+    result: Result
+    finite: bool = True
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of `result`."""
+        return self.result.verdict
+
+    def noted(self, variables: Mapping[str, Any], recorded: Callable[[], CodeRecord]) -> SpotCheck:
+        """The same with a note on each variable that is unconnected; `recorded` gives a run that takes the gradient."""
+        named = [(name, variables[name]) for name in self.result.unconnected]
+        order = self.result.orders[1]
+        order = replace(order, notes=(*order.notes, *unconnected_notes(recorded, named, "the loss")))
+        return replace(self, result=replace(self.result, orders={1: order}))
+
+    def __str__(self) -> str:
+        measured = f"error {self.error:.1e}, an error of {self.resolution:.1e} would have been noticed"
+        return f"{self.result}\n{measured if np.isfinite(self.error) else 'no direction could be compared'}"
+
+
+def nothing_compared(reason: Reason, note: str, variables: Sequence[Any], *, finite: bool = True) -> SpotCheck:
+    """The result where the loss or its variables leave nothing to compare; the note says why."""
+    unique = {id(held): held.shape.num_elements() for held in map(variable_of, variables) if held is not None}
+    order = replace(undecided(1, reason, note), inconclusive=sum(unique.values()))
+    return SpotCheck(float("nan"), float("nan"), Result({1: order}), finite)
+
+
+def refuse_directions(directions: Any) -> None:
+    """Raise ValueError for what is no number of directions."""
+    if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
+        raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
