@@ -154,17 +154,22 @@ def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
             return results
         return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
 
-    with functions_run_eagerly(), _calls_changed(seed, rounded):
-        yield
+    known: set[int] = set()
+    _dependent.append(known)
+    try:
+        with functions_run_eagerly(), _calls_changed(seed, rounded, known):
+            yield
+    finally:
+        _dependent.pop()
 
 
 @contextmanager
 def perturbed_matrices(seed: int) -> Iterator[None]:
-    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, and no more.
+    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, those of gradients too, and no more.
 
     Functions run as they do else, which derivatives under test may depend on.
     """
-    with _calls_changed(seed, lambda _name, _inputs, results: results):
+    with _calls_changed(seed, lambda _name, _inputs, results: results, set()):
         yield
 
 
@@ -187,9 +192,8 @@ def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
 
 
 @contextmanager
-def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any]) -> Iterator[None]:
+def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any], known: set[int]) -> Iterator[None]:
     generator, ours = np.random.default_rng((seed, 1)), [False]
-    known: set[int] = set()
 
     def run(name: str, inputs: Sequence[Any], call: Callable[[Sequence[Any]], Any]) -> Any:
         if ours[0]:
@@ -215,12 +219,8 @@ def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any])
         return run(name, given, lambda inputs: original(handle, device, name, inputs, *args))
 
     calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
-    _dependent.append(known)
-    try:
-        with _marked(seed), patched(*calls):
-            yield
-    finally:
-        _dependent.pop()
+    with _marked(seed), patched(*calls):
+        yield
 
 
 def _is_matrix(value: Any) -> bool:

@@ -52,7 +52,8 @@ def closer_look(
             far = np.minimum(FAR * shrink, 1.0)
             floor = np.maximum(floor, erratic(sampler(AROUND, places, far)))
         sample = replace(sampler(stencil or sample.stencil, places, shrink), floor=floor)
-        least = ABSOLUTE * np.abs(sample.values[:, 0]) * (shrink / sample.step)[:, None] ** order
+        with np.errstate(over="ignore"):
+            least = ABSOLUTE * np.abs(sample.values[:, 0]) * (shrink / sample.step)[:, None] ** order
         found = slope_estimate(sample) if order == 1 else curvature_estimate(sample)
         estimate = estimate.replaced(places, nearer(estimate.lines(places), found, least))
     return both(wide, estimate) if accusing else estimate

@@ -71,7 +71,7 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What is left where terms cancel agrees up to their rounding, which is next to zero where nothing is left."""
     small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
-    small &= comparison.where(Verdict.MISMATCH)
+    small &= comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
     nothing = small & (np.abs(comparison.difference) <= comparison.bound)
     little = np.where(nothing, np.maximum(comparison.little, evidence.residue / EXCLUSION), comparison.little)
@@ -124,7 +124,7 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where only the curvature jumps, the one-sided slopes are the better estimate of the first derivative."""
+    """Where only the curvature of what is differenced jumps, the one-sided slopes are the better estimate."""
     side, sample = evidence.sides[0], evidence.samples[0]
     jump = (side.kind == Smoothness.CURVATURE_JUMP) & comparison.where(Verdict.INCONCLUSIVE)
     if not jump.any():
@@ -347,6 +347,7 @@ GRADIENT_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
     Filter("low precision", low_precision),
     Filter("aliasing", aliasing),
+    Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("staircase", staircase),
     Filter("small jump", small_jump, nonsmooth=True),
     Filter("small kink", small_kink, nonsmooth=True),
@@ -377,6 +378,6 @@ def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filte
     for each in filters:
         smooth = each.nonsmooth and evidence.lines.problem.smooth
         if not smooth and (each.on is None or comparison.any(each.on)):
-            with np.errstate(invalid="ignore"):
+            with np.errstate(all="ignore"):
                 comparison = each.apply(comparison, evidence)
     return comparison

@@ -25,7 +25,17 @@ from gradcheck.numerics.difference import (
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import FIRST, QUICK, LinePoints, Sample, Stencil, largest_steps, sample_lines
+from gradcheck.numerics.sampling import (
+    FIRST,
+    QUICK,
+    LinePoints,
+    Sample,
+    Stencil,
+    largest_steps,
+    least_magnitude,
+    sample_lines,
+    typical_magnitude,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -148,9 +158,27 @@ def sample_values(
 
     `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
     """
-    point, eps = problem.point, eps or problem.roundoff
-    steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
-    return sample_lines(evaluate or problem.values, point, directions, stencil, eps, steps)
+    eps = eps or problem.roundoff
+    steps = problem.feasible_steps(directions, shrink * _steps_inside(problem, directions, stencil, eps))
+    return sample_lines(evaluate or problem.values, problem.point, directions, stencil, eps, steps)
+
+
+def _steps_inside(problem: Problem, directions: Array, stencil: Stencil, eps: float) -> Array:
+    """The largest steps (k,) of lines: those of a coordinate's own size beside an edge that is nearer than the finest.
+
+    A tiny coordinate is taken for a larger one, which leaves the domain of log at 1e-300.
+    """
+    point, steps = problem.point, largest_steps(problem.point, directions, stencil, eps=eps)
+    if not np.any((point != 0) & (np.abs(point) < least_magnitude(typical_magnitude(point), eps))):
+        return steps
+    own = largest_steps(point, directions, stencil, eps=eps, own=True)
+    finest = steps * stencil.steps[-1]
+    for line in np.flatnonzero(own < finest):
+        moved = finest[line] * directions[line]
+        centre, *sides = problem.values(np.stack([point, point + moved, point - moved]))
+        if (np.isfinite(centre) & ~np.isfinite(sides).all(axis=0)).any():
+            steps[line] = own[line]
+    return steps
 
 
 def with_limits(gradients: Sample) -> Sample:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.perturbation import perturbed_gradients
+from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_matrices
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
 from gradcheck.comparison.lines import DRAWS, Lines, Settled, ulp_rounding
@@ -114,7 +114,8 @@ class Surroundings:
         Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
         are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
         all points near. What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so
-        that of one part 1 - y * y may have lost the digits that differences of the other part show.
+        that of one part 1 - y * y may have lost the digits that differences of the other part show. A kernel that is
+        right for a matrix beside the given one, such as an inverse or a determinant, is off by its condition number.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(draws.stop):
@@ -122,7 +123,11 @@ class Surroundings:
             if draw not in draws:
                 continue
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=_is_complex):
+            with (
+                np.errstate(invalid="ignore", over="ignore"),
+                perturbed_gradients(draw, outputs=_is_complex),
+                perturbed_matrices(draw),
+            ):
                 rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
         return np.stack(rows)
 

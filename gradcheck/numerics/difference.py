@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
-from gradcheck.numerics.tableau import choose, orderly
+from gradcheck.numerics.tableau import choose, orderly, vanishing
 
 Array = np.ndarray[Any, Any]
 
@@ -85,7 +85,10 @@ def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estima
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
         errors = rounding.values / rounding.steps
-        return _estimate(rounding.slopes, errors, _jump(rounding, sample.stencil.ratio), rounding, sample.stencil)
+        centre = sample.values[:, :1]
+        sizes = np.maximum(np.abs(sample.right - centre), np.abs(sample.left - centre)).transpose(1, 0, 2)
+        jump = _jump(rounding, sample.stencil.ratio)
+        return _estimate(rounding, sample.stencil, rounding.slopes, errors, sizes / rounding.steps, jump)
 
 
 def crude_difference(sample: Sample) -> tuple[Array, Array]:
@@ -111,12 +114,20 @@ def crude_difference(sample: Sample) -> tuple[Array, Array]:
 
 
 def _estimate(
-    column: Array, errors: Array, jump: Array | float, rounding: Rounding, stencil: Stencil, *, order: int = 1
+    rounding: Rounding,
+    stencil: Stencil,
+    column: Array,
+    errors: Array,
+    sizes: Array,
+    jump: Array | float,
+    *,
+    order: int = 1,
 ) -> Estimate:
     """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
 
     Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its
-    inner values lose in stairs too wide for the finest differences. So do the `lost` digits, whatever the radius.
+    inner values lose in stairs too wide for the finest differences. So do the `lost` digits, whatever the radius. Where
+    that is not conclusive, the `sizes` of the differences, to either side, may show that they vanish.
     """
     value, bound, widest, finest_step = choose(column, errors, rounding.resolved, stencil)
     valid = np.isfinite(bound)
@@ -129,7 +140,14 @@ def _estimate(
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
     little = np.where(valid, ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order, 0.0)
     conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= little))
-    return Estimate(value, bound, conclusive, radius, little)
+    estimate = Estimate(value, bound, conclusive, radius, little)
+    if conclusive.all():
+        return estimate
+    least, widest = vanishing(sizes, errors, rounding.resolved, stencil)
+    radius = rounding.steps[widest, lines, 0]
+    little = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
+    none = ~conclusive & np.isfinite(least) & (least <= little)
+    return estimate.where(none, Estimate(np.zeros_like(least), least, none, radius, little))
 
 
 def _jump(rounding: Rounding, ratio: float) -> Array:
@@ -191,7 +209,7 @@ def second_difference(sample: Sample, first: Estimate | None = None, rounding: R
         square = rounding.steps**2
         column = np.where(rounding.steps <= first.radius, rounding.seconds / square, np.nan)
         errors = 2 * (rounding.values + rounding.centre) / square
-        return _estimate(column, errors, 0.0, rounding, sample.stencil, order=2)
+        return _estimate(rounding, sample.stencil, column, errors, np.abs(column), 0.0, order=2)
 
 
 def difference_quotient(f: Callable[[Array], Array], x: Array, direction: Array, step: float | Array) -> Array:

@@ -167,6 +167,7 @@ class Rounding:
     spans: Array
 
 
+@np.errstate(all="ignore")
 def rounding_of(sample: Sample) -> Rounding:
     """The error bounds of a sample's values.
 

@@ -156,15 +156,16 @@ def least_magnitude(typical: float, eps: float = EPS64) -> float:
     return float(np.sqrt(eps) / 4 * typical)
 
 
-def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None) -> Array:
+def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None, own: bool = False) -> Array:
     """The largest step of each coordinate, shape (n,), in (0.21 |x|, 0.43 |x|].
 
-    A coordinate that is zero is taken for a typical one, and one below the `least_magnitude` for one of that size.
+    A coordinate that is zero is taken for a typical one, and one below the `least_magnitude` for one of that size, or,
+    if that is asked for, for one of its `own`.
     """
     size = np.abs(np.asarray(x, dtype=np.float64))
     usual = typical_magnitude(x) if typical is None else typical
     zero = size == 0
-    np.maximum(size, least_magnitude(usual, eps), out=size)
+    np.maximum(size, 0.0 if own else least_magnitude(usual, eps), out=size)
     size[zero] = usual
     powers = size.view(np.int64)  # the same memory: a sign, an exponent and a mantissa each
     powers &= EXPONENT
@@ -172,16 +173,17 @@ def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = No
     return size
 
 
-def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64) -> Array:
+def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64, own: bool = False) -> Array:
     """The largest step t of each line x + t * direction, shape (k,): no coordinate moves further than its own step.
 
     `x` is (n,), `directions` (k, n); a direction of zeros gets the step 1. `eps` is the unit roundoff of the function's
     arithmetic. A row that would be mostly finer than the arithmetic resolves (float32) starts one power of two wider.
+    `own` is that of `coordinate_steps`.
     """
     usual, lines = typical_magnitude(x), np.full(len(directions), np.inf)
     wider = 2.0 if stencil.ratio ** (1 - stencil.count) < eps else 1.0
     for part in slices(x.size, MANY):
-        steps = wider * coordinate_steps(x[part], eps=eps, typical=usual)
+        steps = wider * coordinate_steps(x[part], eps=eps, typical=usual, own=own)
         with np.errstate(divide="ignore"):
             ratios = steps / directions[:, part]
         np.minimum(lines, np.min(np.abs(ratios, out=ratios), axis=1), out=lines)

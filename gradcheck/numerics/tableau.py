@@ -30,6 +30,10 @@ DIVERGENT = 4.0
 The column `LEAST` has only one ratio of changes, which steps over a kink meet by chance: it is taken to be there.
 """
 
+FASTEST = 8
+"""A derivative of zero shows in differences that fall like a power of the step, the first up to this one: no faster, as
+those of a staircase do."""
+
 SAFETY = 2.0
 """The estimate of the truncation is asymptotic; this factor allows for the next term."""
 
@@ -80,6 +84,24 @@ def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     value = np.take_along_axis(values[LEAST:].reshape(bounds.shape), best, axis=0)[0]
     past, finest = np.divmod(best[0], count)
     return np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(finest - past - LEAST, 0), finest
+
+
+def vanishing(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> tuple[Array, Array]:
+    """The bound of a derivative that is zero, and the index of the widest step that shows it, (k, m) each.
+
+    The sizes of the differences, `column` (count, k, m), then fall with the step up to the finest one that is
+    `resolved`, up to their `rounding`, whatever series they have: one side may be flat, or a first term missing. The
+    bound is infinite where they do not.
+    """
+    low, high = np.maximum(column - rounding, 0.0), column + rounding
+    falls = np.isfinite(column)
+    falls[:-1] &= (low[1:] <= high[:-1] * ORDERLY / stencil.ratio) | ~resolved[1:, :, None]
+    falls[:-1] &= (high[1:] * ORDERLY * stencil.ratio**FASTEST >= low[:-1]) | ~resolved[1:, :, None]
+    reach = np.logical_and.accumulate(falls[::-1], axis=0)[::-1]
+    contradicted = np.zeros(resolved.shape, bool)
+    contradicted[:-FINER] = resolved[FINER:]
+    bounds = np.where(reach & contradicted[:, :, None], SAFETY * high, np.inf)
+    return bounds.min(axis=0), np.argmax(reach, axis=0)
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:

@@ -89,11 +89,11 @@ def saturated(x: Any) -> Any:
 
 SATURATED = np.array([9.0], np.float32)
 
-ILL = (Reason.ILL_CONDITIONED,)
+ILL, COARSE = (Reason.ILL_CONDITIONED,), (Reason.TOO_COARSE,)
 
 CASES = {
     ("FIRST_ORDER", "vacuous agreement"): Case(
-        given(lambda x: x**2, rough(lambda x: 2 * x), lambda x: 2 + 0 * x), 1.0, INCONCLUSIVE, ILL, AGREE
+        given(lambda x: x**2, rough(lambda x: 2 * x), lambda x: 2 + 0 * x), 1.0, INCONCLUSIVE, ILL, INCONCLUSIVE, COARSE
     ),
     ("FIRST_ORDER", "cancelled terms"): Case(
         lambda x: tf.math.imag(tf.signal.rfft2d(x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
@@ -123,7 +123,7 @@ CASES = {
         lambda x: tf.sqrt(tf.abs(x)), 0.0, Verdict.MISMATCH, (), INCONCLUSIVE, (Reason.JUMP,)
     ),
     ("GRADIENT_DIFFERENCES", "vacuous agreement"): Case(
-        given(lambda x: x**3, lambda x: 3 * x**2, rough(lambda x: 6 * x)), 1.0, INCONCLUSIVE, ILL, AGREE
+        given(lambda x: x**3, lambda x: 3 * x**2, rough(lambda x: 6 * x)), 1.0, INCONCLUSIVE, ILL, INCONCLUSIVE, COARSE
     ),
     ("GRADIENT_DIFFERENCES", "cancelled terms"): Case(
         given(lambda x: 1e6 + 0 * x, tf.zeros_like, lambda x: 1e-12 + 0 * x), 1.0, AGREE, (), MISMATCH
@@ -131,6 +131,9 @@ CASES = {
     ("GRADIENT_DIFFERENCES", "low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
     ("GRADIENT_DIFFERENCES", "aliasing"): Case(
         given(lambda x: x**2 / 2, lambda x: x + bump(x), lambda x: 1 + bump_slope(x)), 1.0, INCONCLUSIVE, ILL, MISMATCH
+    ),
+    ("GRADIENT_DIFFERENCES", "curvature jump"): Case(
+        lambda x: tf.where(x < 0.0, tf.zeros_like(x), x**3 * (x * (x * 6 - 15) + 10)), 0.0, AGREE, (), INCONCLUSIVE, ILL
     ),
     ("GRADIENT_DIFFERENCES", "staircase"): Case(
         given(tf.math.expm1, lambda x: tf.math.expm1(x) + 1.0, lambda x: tf.math.expm1(x) + 1.0),
