@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,22 +15,28 @@ import tensorflow as tf
 from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 from gradcheck.autodiff.sources import paths, variable_of
-from gradcheck.autodiff.state import ChangedState, state_restored
-from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
+from gradcheck.comparison.failure import (
+    FAILURES,
+    GradientMismatch,
+    GradientNonFinite,
+    InconclusiveWarning,
+    MismatchWarning,
+)
 from gradcheck.explain import explain
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.unconnected import tell_unconnected
 from gradcheck.result import Result, Verdict
-from gradcheck.spot_check import SpotWalk
-from gradcheck.training.moved_variables import MovedVariables, not_finite
+from gradcheck.training.moved_variables import not_finite
 from gradcheck.training.spot_result import SpotCheck, refuse_directions
-from gradcheck.training.step_recorder import StepRecorder, TapeGradient
-
-Array = np.ndarray[Any, Any]
+from gradcheck.training.watched_step import Checked, WatchedStep, raised, repeatable
 
 ACTIONS = ("warn", "raise")
+USE_OR_FREEZE = "What to do: compute what depends on it inside of the step, or set its trainable to False."
 ERROR, RESOLUTION = "gradient_error", "gradient_resolution"
 """What the logs call the largest error and the resolution of the spot checks of an epoch."""
+
+ATTEMPTS = 3
+"""After so many checks in a row that failed, the monitor takes no more of a training."""
 
 
 class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
@@ -39,10 +44,12 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     At the first batch and at each `every`-th after it, the derivatives that the model's train_step takes of its loss
     with respect to variables are compared along a few `directions`, as by `gradcheck.spot_check`, in a graph that is
-    traced once. The largest error of an epoch and its resolution, relative to the sum of the sizes of gradient times
-    move, stand in the logs of its end as `gradient_error` and `gradient_resolution`, for the history and for callbacks
-    that come later, TensorBoard included: NaN for an epoch without a check, or where no gradient was finite. Those of
-    each check go to the default summary writer if there is one.
+    traced once, or eagerly where the model runs eagerly or no graph can be made of its step. Of a model that is not
+    built, the second batch is the first, since the weights are the training's to make. The largest error of an epoch
+    and its resolution, relative to the sum of the sizes of gradient times move, stand in the logs of its end as
+    `gradient_error` and `gradient_resolution`, for the history and for callbacks that come later, TensorBoard included:
+    NaN for an epoch without a check, or where no gradient was finite. Those of each check go to the default summary
+    writer if there is one.
 
     What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
     wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
@@ -51,8 +58,11 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     UnconnectedWarning. Dropout and seeds are held fixed for a check; weights, moving averages, seeds,
     metrics and the order of the data are left as they were.
 
-    Raises ValueError for arguments that make no sense, and, as the training begins, for a model that is trained on more
-    than one replica or that takes no gradient of a loss with a tape; TypeError for complex weights.
+    The training goes on whatever happens in a check. What cannot be watched, such as more than one replica, complex
+    weights or a step without a tape, is told by one InconclusiveWarning, with the reason, and stands as NaN in the
+    logs; the next check tries again, until three in a row have failed.
+
+    Raises ValueError for arguments that make no sense.
 
     >>> import keras
     >>> import numpy as np
@@ -64,6 +74,9 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     True
     """
 
+    _supports_tf_logs = True
+    """Lets Keras 2 give it the logs that the history is made of, no copy."""
+
     def __init__(self, every: int = 1000, *, directions: int = 2, action: str = "warn") -> None:
         super().__init__()
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
@@ -74,34 +87,70 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         self.every, self.directions, self.action = every, directions, action
         self.checks: list[SpotCheck] = []
         """All spot checks so far."""
-        self._graphs: _StepGraphs | None = None
-        self._batches = self._due = self._epoch_began = 0
-        self._told = self._unconnected_told = False
+        self._steps: list[WatchedStep] = []
+        self._batches = self._taking = self._due = self._epoch_began = self._failures = 0
+        self._unconnected_told = self._told = self._doubted = self._failed = self._stepped = self._waits = False
+        self._doubts: list[str] = []
+        self._unconnected: SpotCheck | None = None
+        self._wrong: GradientMismatch | None = None
+        self._replaced: tuple[Any, Any] | None = None
+
+    def _implements_train_batch_hooks(self) -> bool:
+        """Keras 2 asks this, and the same of other batches."""
+        return True
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    _implements_predict_batch_hooks = _implements_test_batch_hooks
 
     def on_train_begin(self, logs: Any = None) -> None:
-        replicas = self.model.distribute_strategy.num_replicas_in_sync
-        if replicas > 1:
-            raise ValueError(
-                f"the model is trained on {replicas} replicas; GradientMonitor sees the gradient of one: leave it out, "
-                "or train with it on one device for a while"
-            )
-        self._graphs = _StepGraphs(self.model)
+        self._put_back()
+        self._steps, self._failures = [], 0
+        self._doubted = self._stepped = self._waits = False
+        with self._going_on():
+            replicas = self.model.distribute_strategy.num_replicas_in_sync
+            if replicas == 1:
+                ways = (False,) if self.model.run_eagerly else (True, False)
+                self._steps = [WatchedStep(self.model.train_step, traced=traced) for traced in ways]
+            else:
+                self._doubts.append(
+                    f"the model is trained on {replicas} replicas, and a check sees the gradient of one: train it on "
+                    "one device for a while"
+                )
+        self._warn()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch_began = len(self.checks)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        count = self.model.steps_per_execution
-        if self._due < self._batches + count:
-            self._due += self.every * -(-(self._batches + count - self._due) // self.every)
-            train = self.model.train_function
+        if not self._steps:
+            return
+        self._failed = False
+        with self._going_on():
+            self._taking = int(self.model.steps_per_execution)
+            if self._due < self._batches + self._taking:
+                self._waits = not (self._stepped or all(layer.built for layer in self.model._flatten_layers()))
+                if not self._waits:
+                    self._replace_train_function()
+        if self._failed:
+            self._count()
 
-            def checked(iterator: Any) -> Any:
-                self.model.train_function = train
-                return train(self._looked_at(iterator, count))
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._put_back():
+            self._failed = True
+            self._doubts.append("the training does not call model.train_function, by which the monitor gets a batch")
+            self._count()
+        self._batches += self._taking
+        self._stepped = True
 
-            self.model.train_function = checked
-        self._batches += count
+    def on_train_end(self, logs: Any = None) -> None:
+        self._put_back()
+        if self._waits:
+            self._doubts.append(
+                "the only batches were those that made the weights; build the model before it is fitted"
+            )
+            self._warn()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         seen = [check for check in self.checks[self._epoch_began :] if np.isfinite(check.error)]
@@ -109,50 +158,137 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
             logs[ERROR] = max((check.error for check in seen), default=np.nan)
             logs[RESOLUTION] = max((check.resolution for check in seen), default=np.nan)
 
-    def _looked_at(self, iterator: Any, count: int) -> Any:
-        """Check the next batch; returns an iterator that gives it again, and those that the same call takes then."""
-        held: list[Any] = []
-        again = tf.data.Dataset.from_generator(
-            lambda: itertools.chain(held, itertools.islice(iterator, count - 1)), output_signature=iterator.element_spec
-        )
+    def _replace_train_function(self) -> None:
+        """Let the next call of the model's train_function check the first of its batches."""
+        train = self.model.train_function
+
+        def checked(iterator: Any) -> Any:
+            self._put_back()
+            held: list[Any] = []
+            again = iterator
+            with self._going_on():
+                again = _beginning_with(held, iterator, self._taking, self.model.distribute_strategy)
+            if again is iterator:
+                self._count()
+                return train(iterator)
+            try:
+                held.append(next(iterator))
+            except StopIteration:
+                return train(iterator)
+            self._look(held[0])
+            return train(again)
+
+        self.model.train_function, self._replaced = checked, (checked, train)
+
+    def _put_back(self) -> bool:
+        """Give the model the train_function that was replaced, unless it has another one by now; whether one was."""
+        if self._replaced is None:
+            return False
+        (ours, train), self._replaced = self._replaced, None
+        if self.model.train_function is ours:
+            self.model.train_function = train
+        return True
+
+    def _look(self, data: Any) -> None:
+        """Check a batch; raises a mismatch if asked to, and nothing else."""
+        self._wrong, self._failed = None, False
+        with self._going_on():
+            self._check(data)
+        self._count()
+        if self._unconnected is not None and not self._unconnected_told:
+            self._unconnected_told = True
+            result = self._unconnected.result
+            tell_unconnected(f"batch {self._batches}", result, "warn", "warn", stacklevel=2, advice=USE_OR_FREEZE)
+        if self._wrong is None:
+            return
+        if self.action == "raise":
+            raise self._wrong
+        warnings.warn(str(self._wrong), MismatchWarning, stacklevel=2)
+
+    def _count(self) -> None:
+        """End a check, which may have failed: then say so, and take no more after too many in a row."""
+        self._due += self.every * -(-(self._batches + self._taking - self._due) // self.every)
+        self._failures = self._failures + 1 if self._failed else 0
+        if self._failures == ATTEMPTS:
+            self._steps = []
+        self._warn()
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Let the training go on whatever fails inside; what it was is told later, where warnings may be errors."""
         try:
-            held.append(next(iterator))
-        except StopIteration:
-            return iterator
-        self._check(held[0])
-        return iter(again)
+            yield
+        except Exception as error:
+            self._failed = True
+            self._doubts.append(raised(error))
+
+    def _warn(self) -> None:
+        """Tell what is not watched, once in a training."""
+        doubts, self._doubts = self._doubts, []
+        if doubts and not self._doubted:
+            self._doubted = True
+            warnings.warn(
+                f"GradientMonitor could not compare the gradient at batch {self._batches} of the training: "
+                f"{'; '.join(dict.fromkeys(doubts))}. The training goes on, with NaN in its logs where nothing was "
+                f"compared; each {self.every} batches the monitor tries again, until {ATTEMPTS} checks in a row fail",
+                InconclusiveWarning,
+                stacklevel=2,
+            )
 
     def _check(self, data: Any) -> None:
-        assert self._graphs is not None
-        position = self._batches - self.model.steps_per_execution
-        for walk in self._graphs.walks(data):
-            found = walk.along(self.directions)
-            if found.result.unconnected and not self._unconnected_told:
-                self._unconnected_told = True
-                found = found.noted(walk.named, partial(recorded, self.model.train_step, (data,)))
-                tell_unconnected(f"batch {position}", found.result, "warn", "warn", stacklevel=2)
+        for sources, found in self._found(data):
+            if isinstance(found, str):
+                self._failed = True
+                self._doubts.append(found)
+                continue
+            if found.result.unconnected and self._unconnected is None:
+                named = {variable.name: variable_of(variable) for variable in sources}
+                self._unconnected = found.noted(named, partial(recorded, self.model.train_step, (data,)))
             self.checks.append(found)
             if tf.summary.should_record_summaries():
                 with suppress(TBNotInstalledError):
-                    tf.summary.scalar(ERROR, found.error, step=position)
-                    tf.summary.scalar(RESOLUTION, found.resolution, step=position)
+                    tf.summary.scalar(ERROR, found.error, step=self._batches)
+                    tf.summary.scalar(RESOLUTION, found.resolution, step=self._batches)
+            if np.isnan(found.error) and found.finite:
+                order = found.result.orders[1]
+                self._doubts.append("; ".join([*(reason.value for reason in order.reasons), *order.notes]))
             suspected = found.verdict == Verdict.MISMATCH or not found.finite
             if suspected and not self._told:
-                explained = explain(self.model.train_step, data)
+                with repeatable(self.model.train_step):
+                    explained = explain(self.model.train_step, data)
                 known = any(source.origin is not None for source in explained.sources)
                 if explained.verdict == Verdict.MISMATCH or known or not found.finite:
-                    weights = [*self.model.weights, *walk.variables]
+                    weights = [*self.model.weights, *sources]
                     told = [_difference(found)] if found.finite else _without_end(data, weights, known)
-                    self._tell(position, told, explained)
+                    self._tell(told, explained)
 
-    def _tell(self, position: int, told: Sequence[str], explained: Result) -> None:
+    def _found(self, data: Any) -> list[Checked]:
+        """The checks of a batch by graphs, or, where these fail, by the step's own eager code."""
+        tried = []
+        for step in self._steps:
+            tried.append((step, step.checks(data, self.directions)))
+            if not any(isinstance(found, str) for _, found in tried[-1][1]):
+                break
+        best, walked = min(reversed(tried), key=lambda one: np.mean([isinstance(found, str) for _, found in one[1]]))
+        self._steps.sort(key=lambda step: step is not best)  # with which the next check begins
+        return walked
+
+    def _tell(self, told: Sequence[str], explained: Result) -> None:
         self._told = True
-        message = "\n".join([f"at batch {position} of the training the gradient {told[0]}", *told[1:], str(explained)])
-        if self.action == "raise":
-            kinds = [source.finding.kind for source in explained.sources if source.finding is not None]
-            failure = FAILURES[kinds[0]] if kinds else GradientNonFinite
-            raise failure(message, explained)
-        warnings.warn(message, MismatchWarning, stacklevel=2)
+        lines = [f"at batch {self._batches} of the training the gradient {told[0]}", *told[1:], str(explained)]
+        kinds = [source.finding.kind for source in explained.sources if source.finding is not None]
+        self._wrong = (FAILURES[kinds[0]] if kinds else GradientNonFinite)("\n".join(lines), explained)
+
+
+def _beginning_with(held: Sequence[Any], iterator: Any, count: int, strategy: Any) -> Any:
+    """An iterator that gives what will be held, and what else a call that takes `count` batches takes.
+
+    It is of the same type: for another, the training's function would be traced again, with other random numbers.
+    """
+    again = tf.data.Dataset.from_generator(
+        lambda: itertools.chain(held, itertools.islice(iterator, count - 1)), output_signature=iterator.element_spec
+    )
+    return iter(strategy.distribute_datasets_from_function(lambda _: again))
 
 
 def _difference(found: SpotCheck) -> str:
@@ -191,114 +327,3 @@ def _endless_numbers(data: Any) -> list[str]:
         if count:
             found.append(f"{name} ({count} of {sum(int(tf.size(part)) for part in floating)} numbers)")
     return found
-
-
-class _StepGraphs:
-    """A model's train_step without its updates, as graphs: its losses, their gradients, and losses along a line."""
-
-    def __init__(self, model: Any) -> None:
-        self._step, self._runs_eagerly, self._traced = model.train_step, model.run_eagerly, True
-        self.variables: list[tuple[Any, ...]] = []
-        """The variables of each derivative, once a graph was traced."""
-        self.losses = _graph(self._losses)
-        self.gradients = _graph(self._gradients)
-        self._sweeps: dict[tuple[int, ...], Callable[..., Any]] = {}
-
-    def walks(self, data: Any) -> list[SpotWalk]:
-        """One for each loss that the step differentiates with respect to variables."""
-        data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
-        if not self.variables:
-            self._find_variables(data)
-        if not self.variables:
-            raise ValueError(
-                "the model's train_step takes no gradient of a loss with respect to variables by a tf.GradientTape: "
-                "there is nothing for GradientMonitor to hold against it"
-            )
-        return [self._walk(data, number) for number in range(len(self.variables))]
-
-    def _find_variables(self, data: Any) -> None:
-        """Run the step, traced; eagerly where the model does and no graph of it can be made."""
-        try:
-            with state_restored():
-                self.losses(data)
-        except Exception:  # whatever the step raises of tensors without values
-            if not self._runs_eagerly:
-                raise
-            self._traced, self.losses, self.gradients = False, self._losses, self._gradients
-            with state_restored():
-                self.losses(data)
-
-    def _walk(self, data: Any, number: int) -> SpotWalk:
-        variables = self.variables[number]
-        held, names = tuple(map(variable_of, variables)), tuple(variable.name for variable in variables)
-        loss, gradient = lambda: self.losses(data)[number], lambda: self.gradients(data)[number]
-        if self._traced:
-            return _TracedWalk(loss, held, names, gradient, self, data, number)
-        return SpotWalk(loss, held, names, gradient)
-
-    def sweep(self, number: int, handles: Sequence[Any]) -> Callable[..., Any]:
-        """The graph that takes the losses of one derivative along a line.
-
-        It takes the data, the line, the offsets, and what the variables of `handles` are given before each. They belong
-        to the graph: those that it were given would not be known for the same variables.
-        """
-        key = (number, *map(id, handles))
-        if key in self._sweeps:
-            return self._sweeps[key]
-        variables = [variable_of(variable) for variable in self.variables[number]]
-
-        def swept(data: Any, line: Any, offsets: Any, values: Any) -> Any:
-            around = MovedVariables.of(variables, line)
-
-            def loss(offset: Any) -> Any:
-                around.move(offset)
-                for handle, value in zip(handles, values, strict=True):
-                    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-                return tf.cast(self._taken(data, losses=number + 1)[number].loss, tf.float64)
-
-            losses = tf.map_fn(loss, offsets, parallel_iterations=1)
-            around.leave()
-            return losses
-
-        self._sweeps[key] = _graph(swept)
-        return self._sweeps[key]
-
-    def _losses(self, data: Any) -> list[Any]:
-        return [one.loss for one in self._all(data)]
-
-    def _gradients(self, data: Any) -> list[list[Any]]:
-        return [list(one.gradients) for one in self._all(data)]
-
-    def _all(self, data: Any) -> list[TapeGradient]:
-        taken = self._taken(data)
-        self.variables = [one.sources for one in taken]
-        return taken
-
-    def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
-        """The derivatives that the step takes with respect to variables alone, or the first ones."""
-        with StepRecorder().without_updates(losses) as recording:
-            self._step(data)
-        return [one for one in recording.tape_gradients if one.of_variables]
-
-
-@dataclass(frozen=True)
-class _TracedWalk(SpotWalk):
-    """One of the derivatives of a step, whose losses along a line are taken in one run of a graph."""
-
-    graphs: _StepGraphs
-    data: Any
-    number: int
-
-    def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
-        if held.generators:  # their state is not TensorFlow's to put back
-            return super().swept(line, offsets, held)
-        handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
-        sweep = self.graphs.sweep(self.number, handles)
-        return np.asarray(sweep(self.data, line, tf.constant(offsets, tf.float64), values))
-
-
-def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as a graph, traced at its first call; another shape of the data is no reason to trace again."""
-    traced = tf.function(function, autograph=False, reduce_retracing=True)
-    # Of a plain call TensorFlow warns that it traced before: the monitor of each training has graphs of its own.
-    return lambda *given: traced.get_concrete_function(*given)(*given)

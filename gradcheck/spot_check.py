@@ -148,14 +148,14 @@ class SpotWalk:
 
     def along(self, directions: int = 2) -> SpotCheck:
         """The comparison along the directions alone, whose mismatch is a suspicion so far."""
-        with ExitStack() as stack:
-            snapshot = stack.enter_context(state_restored())
+        with state_restored() as snapshot, ExitStack() as stack:
             before = generators()
             loss = self._scalar()
             used = tuple(generator for generator in before if generator.used)
-            held = ChangedState(snapshot.changed(), used).besides(self.variables)
+            changed = ChangedState(snapshot.changed(), used)
+            changed.put_back()  # a step may move its variables by hand
+            held = changed.besides(self.variables)
             if not np.isfinite(loss):
-                held.put_back()
                 return self._at_no_number(loss, self._flat(self.gradient()))
             losses = _Losses.around(self, held)
             if losses is None:
@@ -163,11 +163,11 @@ class SpotWalk:
                 held = ChangedState(held.variables, (*used, generators()[-1]))
                 losses = _Losses.around(self, held)
             if losses is None:
-                why = hidden_state(self._scalar)
-                note = f"two losses at the same weights differ; {why}"
+                note = f"two losses at the same weights differ; {hidden_state(self._scalar)}"
                 return nothing_compared(Reason.NOT_DETERMINISTIC, note, self.variables)
             held.put_back()
             given = self.gradient()
+            snapshot.restore()
             found = self._compared(losses, self._flat(given), directions)
             return replace(found, result=self._with_unconnected(found.result, losses, given))
 
@@ -245,13 +245,12 @@ class SpotWalk:
         verdict = Verdict.MISMATCH if wrong or not finite else Verdict.AGREE if seen else Verdict.INCONCLUSIVE
         # Both numbers of the direction that is wrong, or the largest of all.
         told = [max(wrong, key=lambda look: look.error - look.allowed)] if wrong else seen
+        note = f"{gradient.size} derivatives were compared together, along {len(seen)} of {directions} directions"
         order = OrderResult(
             order=1,
             verdict=verdict,
             reasons=() if seen else (Reason.ILL_CONDITIONED,),
-            notes=(
-                f"{gradient.size} derivatives were compared together, along {len(seen)} of {directions} directions",
-            ),
+            notes=(note,),
             resolution=max((look.allowed for look in told), default=float("nan")),
             relative_resolution=max((look.allowed / look.size for look in told), default=float("nan")),
             compared=gradient.size if seen else 0,

@@ -77,7 +77,15 @@ def nothing_connected(order: OrderResult) -> OrderResult:
     return OrderResult(order.order, Verdict.INCONCLUSIVE, reasons=reasons, notes=order.notes, inconclusive=count)
 
 
-def tell_unconnected(name: str, result: Result, unconnected: str, inconclusive: str | None, stacklevel: int) -> bool:
+def tell_unconnected(
+    name: str,
+    result: Result,
+    unconnected: str,
+    inconclusive: str | None,
+    stacklevel: int,
+    *,
+    advice: str = USE_OR_IGNORE,
+) -> bool:
     """Raise or warn where variables are unconnected in the result of checking `name`; whether all of them are.
 
     Where all are, nothing was compared, and it depends on `inconclusive`, too, whether that is raised.
@@ -88,7 +96,7 @@ def tell_unconnected(name: str, result: Result, unconnected: str, inconclusive: 
         return alone
     begins = tuple(f"{one} is unconnected" for one in result.unconnected)
     about = [f"    {note}" for note in result.orders[1].notes if note.startswith(begins)]
-    message = "\n".join([f"in the check of the gradient of {name}", *about, "", USE_OR_IGNORE])
+    message = "\n".join([f"in the check of the gradient of {name}", *about, "", advice])
     if unconnected == "raise" or (alone and inconclusive != "warn"):
         raise GradientUnconnected(message, result) from None
     warnings.warn(message, UnconnectedWarning, stacklevel=stacklevel + 1)

@@ -31,6 +31,7 @@ from gradcheck.training.optimizers import optimizer_methods
 DEPTH = 4
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 CONTAINERS = (list, dict, set, bytearray, np.ndarray)
+LIBRARIES = {"tensorflow", "keras", "tf_keras", "numpy"}
 LARGEST = 100_000
 """A container of more items is compared by its identity alone."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
@@ -121,18 +122,28 @@ def _global_names(code: Any) -> dict[str, None]:
 
 
 def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
-    if not _is_users_object(thing):
+    """The attributes of an object of a user's own class, without those that are a library's; the layers of a model."""
+    if isinstance(thing, type) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
+        return
+    if callable(layers := getattr(thing, "_flatten_layers", None)):
+        for layer in layers(include_self=False):
+            yield NamedValue(f"{prefix}.{layer.name}", layer, None, layer.name)
+    homes = {base: base.__module__.partition(".")[0] for base in type(thing).__mro__}
+    if homes[type(thing)] in LIBRARIES or set(homes.values()) <= {"typing", "abc", *sys.stdlib_module_names}:
+        return
+    inherited = [base for base, home in homes.items() if home in LIBRARIES]
+    roots = [base for base in inherited if base.__name__ in ("Model", "Layer", "Module")]
+    if inherited and not roots:
         return
     for name, value in list(vars(thing).items()):
-        yield NamedValue(f"{prefix}.{name}", value, vars(thing), name)
+        if not roots or name not in _library_names(roots[0]):
+            yield NamedValue(f"{prefix}.{name}", value, vars(thing), name)
 
 
-def _is_users_object(thing: Any) -> bool:
-    """An object of a user's own class, whose attributes are not a library's."""
-    if isinstance(thing, (type, tf.Module)) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
-        return False
-    homes = {base.__module__.partition(".")[0] for base in type(thing).__mro__} - {"builtins", "typing", "abc"}
-    return not homes & {"tensorflow", "keras", "tf_keras", "numpy"} and not homes <= set(sys.stdlib_module_names)
+@functools.lru_cache(maxsize=16)
+def _library_names(root: Any) -> frozenset[str]:
+    """The attributes that the libraries' own models, layers or modules have."""
+    return frozenset(vars(root()))
 
 
 class PythonState:

@@ -58,8 +58,8 @@ class TapeGradient:
 
     @property
     def of_variables(self) -> bool:
-        """Whether all sources are variables."""
-        return all(variable_of(source) is not None for source in self.sources)
+        """Whether all sources are variables, and there are some."""
+        return bool(self.sources) and all(variable_of(source) is not None for source in self.sources)
 
     def has(self, variable: Any) -> bool:
         """Whether a variable is among the sources."""

@@ -1,0 +1,174 @@
+"""A training step as a monitor runs it: without its updates, in graphs or eagerly, and leaving nothing changed."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.state import ChangedState, state_restored
+from gradcheck.autodiff.stateless import drawn_statelessly
+from gradcheck.spot_check import SpotWalk
+from gradcheck.training.moved_variables import MovedVariables
+from gradcheck.training.side_effects import PythonState
+from gradcheck.training.spot_result import SpotCheck
+from gradcheck.training.step_recorder import StepRecorder, TapeGradient
+
+Array = np.ndarray[Any, Any]
+
+Sources = tuple[Any, ...]
+"""The variables of a derivative."""
+
+Checked = tuple[Sources, SpotCheck | str]
+"""The variables of a derivative, and its check, or why there is none."""
+
+
+class WatchedStep:
+    """A step's losses, their gradients, and losses along a line: graphs of each, or, not `traced`, eager code.
+
+    What the step changes in Python is put back after each run, and all runs draw the same random numbers.
+    """
+
+    def __init__(self, step: Callable[[Any], Any], *, traced: bool = True) -> None:
+        self._step, self._traced = step, traced
+        self._sources: list[Sources] = []
+        self._sources_of: dict[Any, list[Sources]] = {}
+        self._graph_of_losses = _graph(self._losses)
+        self._graph_of_gradients = _graph(self._gradients)
+        self._sweeps: dict[tuple[int, ...], Any] = {}
+
+    def checks(self, data: Any, directions: int) -> list[Checked]:
+        """A check of each loss that the step differentiates with respect to variables, or what keeps it from that."""
+        data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
+        try:
+            found = self.sources(data)
+        except Exception as error:  # whatever the step raises
+            return [((), raised(error))]
+        if not found:
+            why = "train_step takes no gradient of a loss with respect to variables by a tf.GradientTape at this batch"
+            return [((), f"{why}; if it does at others, another `every` may come to them")]
+        checked: list[Checked] = []
+        for number, sources in enumerate(found):
+            try:
+                checked.append((sources, self.walk(data, number, sources).along(directions)))
+            except Exception as error:
+                checked.append((sources, raised(error)))
+        return checked
+
+    def sources(self, data: Any) -> list[Sources]:
+        """The variables of each derivative that the step takes with these data."""
+        with state_restored():
+            if not self._traced:
+                self._all(data)
+                return self._sources
+            graph = self._graph_of_losses.get_concrete_function(data)
+            return self._sources_of.setdefault(graph, self._sources)
+
+    def walk(self, data: Any, number: int, sources: Sources) -> SpotWalk:
+        """The `number`-th of the derivatives, that with respect to these variables."""
+        held, names = tuple(map(variable_of, sources)), tuple(variable.name for variable in sources)
+        if not self._traced:
+            return SpotWalk(lambda: self._loss(data, number), held, names, lambda: self._gradients(data)[number])
+        return _TracedWalk(
+            lambda: _run(self._graph_of_losses, data)[number],
+            held,
+            names,
+            lambda: _run(self._graph_of_gradients, data)[number],
+            self,
+            data,
+            number,
+        )
+
+    def losses_along(self, walk: _TracedWalk, line: Any, offsets: Array, held: ChangedState) -> Array:
+        """The losses of one derivative along a line, before each of which the variables of `held` are put back."""
+        handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
+        key = (walk.number, *map(id, (*walk.variables, *handles)))
+        if key not in self._sweeps:
+            # The handles belong to the graph: those that it were given would not be known for the same variables.
+            self._sweeps[key] = self._sweep(walk.number, walk.variables, handles)
+        return np.asarray(_run(self._sweeps[key], walk.data, line, tf.constant(offsets, tf.float64), values))
+
+    def _sweep(self, number: int, variables: Sequence[Any], handles: Sequence[Any]) -> Any:
+        def swept(data: Any, line: Any, offsets: Any, values: Any) -> Any:
+            around = MovedVariables.of(variables, line)
+
+            def loss(offset: Any) -> Any:
+                around.move(offset)
+                for handle, value in zip(handles, values, strict=True):
+                    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+                return tf.cast(self._loss(data, number), tf.float64)
+
+            losses = tf.map_fn(loss, offsets, parallel_iterations=1)
+            around.leave()
+            return losses
+
+        return _graph(swept)
+
+    def _loss(self, data: Any, number: int) -> Any:
+        return self._taken(data, losses=number + 1)[number].loss
+
+    def _losses(self, data: Any) -> list[Any]:
+        return [one.loss for one in self._all(data)]
+
+    def _gradients(self, data: Any) -> list[list[Any]]:
+        return [list(one.gradients) for one in self._all(data)]
+
+    def _all(self, data: Any) -> list[TapeGradient]:
+        taken = self._taken(data)
+        self._sources = [one.sources for one in taken]
+        return taken
+
+    def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
+        """The derivatives that the step takes with respect to variables alone, or the first ones."""
+        with repeatable(self._step), StepRecorder().without_updates(losses) as recording:
+            self._step(data)
+        return [one for one in recording.tape_gradients if one.of_variables]
+
+
+@dataclass(frozen=True)
+class _TracedWalk(SpotWalk):
+    """One of the derivatives of a step, whose losses along a line are taken in one run of a graph."""
+
+    step: WatchedStep
+    data: Any
+    number: int
+
+    def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
+        if held.generators:  # their state is not TensorFlow's to put back
+            return super().swept(line, offsets, held)
+        return self.step.losses_along(self, line, offsets, held)
+
+
+@contextmanager
+def repeatable(step: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a run of a step inside draw the same numbers as others do, and leave what Python holds as it was."""
+    python = PythonState(step)
+    try:
+        with drawn_statelessly():
+            yield
+    finally:
+        python.restore()
+
+
+def raised(error: Exception) -> str:
+    """What was raised, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" (raised in {frame.filename}, line {frame.lineno})" for frame in place)
+    message = str(error).partition("\n\n")[0]  # what TensorFlow adds are stacks
+    return f"{type(error).__name__}: {message}{where}"
+
+
+def _graph(function: Callable[..., Any]) -> Any:
+    """The function as a graph, traced at its first call; another shape of the data is no reason to trace again."""
+    return tf.function(function, autograph=False, reduce_retracing=True)
+
+
+def _run(graph: Any, *given: Any) -> Any:
+    # Of a plain call TensorFlow warns that it traced before: the monitor of each training has graphs of its own.
+    return graph.get_concrete_function(*given)(*given)
