@@ -28,7 +28,7 @@ from gradcheck.explanation.unconnected import tell_unconnected
 from gradcheck.result import Result, Verdict
 from gradcheck.training.moved_variables import not_finite
 from gradcheck.training.spot_result import SpotCheck, refuse_directions
-from gradcheck.training.watched_step import Checked, WatchedStep, raised, repeatable
+from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
 
 ACTIONS = ("warn", "raise")
 USE_OR_FREEZE = "What to do: compute what depends on it inside of the step, or set its trainable to False."
@@ -262,7 +262,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
                     told = [_difference(found)] if found.finite else _without_end(data, weights, known)
                     self._tell(told, explained)
 
-    def _found(self, data: Any) -> list[Checked]:
+    def _found(self, data: Any) -> list[CheckedSources]:
         """The checks of a batch by graphs, or, where these fail, by the step's own eager code."""
         tried = []
         for step in self._steps:

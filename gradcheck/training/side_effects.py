@@ -125,10 +125,10 @@ def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
     """The attributes of an object of a user's own class, without those that are a library's; the layers of a model."""
     if isinstance(thing, type) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
         return
-    if callable(layers := getattr(thing, "_flatten_layers", None)):
-        for layer in layers(include_self=False):
-            yield NamedValue(f"{prefix}.{layer.name}", layer, None, layer.name)
     homes = {base: base.__module__.partition(".")[0] for base in type(thing).__mro__}
+    if {"keras", "tf_keras"}.intersection(homes.values()) and hasattr(thing, "_flatten_layers"):
+        for layer in thing._flatten_layers(include_self=False):
+            yield NamedValue(f"{prefix}.{layer.name}", layer, None, layer.name)
     if homes[type(thing)] in LIBRARIES or set(homes.values()) <= {"typing", "abc", *sys.stdlib_module_names}:
         return
     inherited = [base for base, home in homes.items() if home in LIBRARIES]
@@ -143,7 +143,7 @@ def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
 @functools.lru_cache(maxsize=16)
 def _library_names(root: Any) -> frozenset[str]:
     """The attributes that the libraries' own models, layers or modules have."""
-    return frozenset(vars(root()))
+    return frozenset(vars(root(name="any")))  # a name, since Keras counts those that it gives
 
 
 class PythonState:

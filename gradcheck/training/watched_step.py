@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 Sources = tuple[Any, ...]
 """The variables of a derivative."""
 
-Checked = tuple[Sources, SpotCheck | str]
+CheckedSources = tuple[Sources, SpotCheck | str]
 """The variables of a derivative, and its check, or why there is none."""
 
 
@@ -43,7 +43,7 @@ class WatchedStep:
         self._graph_of_gradients = _graph(self._gradients)
         self._sweeps: dict[tuple[int, ...], Any] = {}
 
-    def checks(self, data: Any, directions: int) -> list[Checked]:
+    def checks(self, data: Any, directions: int) -> list[CheckedSources]:
         """A check of each loss that the step differentiates with respect to variables, or what keeps it from that."""
         data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
         try:
@@ -53,7 +53,7 @@ class WatchedStep:
         if not found:
             why = "train_step takes no gradient of a loss with respect to variables by a tf.GradientTape at this batch"
             return [((), f"{why}; if it does at others, another `every` may come to them")]
-        checked: list[Checked] = []
+        checked: list[CheckedSources] = []
         for number, sources in enumerate(found):
             try:
                 checked.append((sources, self.walk(data, number, sources).along(directions)))
