@@ -460,7 +460,6 @@ TRAININGS: dict[str, Callable[[], Training]] = {
     "dropout, eagerly": lambda: (compiled(stack(kl.Dropout(0.5)), **EAGER), data()),
     "batch normalization": lambda: (compiled(stack(kl.BatchNormalization())), data()),
     "batch normalization, by XLA": lambda: (compiled(stack(kl.BatchNormalization()), jit_compile=True), data()),
-    "spectral normalization": lambda: (compiled(stack(kl.SpectralNormalization(kl.Dense(3)))), data()),
     "noise without a seed": lambda: (compiled(stack(kl.Lambda(noisy))), data()),
     "noise, one device": under(lambda: tf.distribute.OneDeviceStrategy("/cpu:0"), lambda: kl.Lambda(noisy)),
     "noise, mirrored": under(lambda: tf.distribute.MirroredStrategy(["/cpu:0"]), lambda: kl.Lambda(noisy)),
@@ -498,7 +497,6 @@ SAYS = {
     "a derivative now and then": "takes no gradient of a loss",
     "complex weights": "complex128; real variables were expected",
     "numpy_function": "went through NumPy",
-    "spectral normalization": "stop_gradient",
 }
 """What the monitor tells of some; of the others it tells nothing, and all that it sees agrees."""
 
