@@ -17,7 +17,8 @@ from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.check import name_of, refuse_modes, result_of
 from gradcheck.comparison.lines import slope_estimate, ulp_rounding
-from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.comparison.resolution import MARGIN
+from gradcheck.comparison.tables import EXCLUSION, GRANTED
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import MOVES, Move, displacement
 from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, without_effect
@@ -25,7 +26,7 @@ from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.training.moved_variables import MovedVariables, not_finite
-from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions
+from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions, refuse_uncallable
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +77,7 @@ def spot_check(
     """
     refuse_directions(directions)
     refuse_modes(None, unconnected)
-    _refuse_uncallable(loss, gradient)
+    refuse_uncallable(loss, gradient)
     variables = list(variables) if isinstance(variables, Iterator) else variables
     listed = tf.nest.flatten(variables)
     try:
@@ -92,15 +93,6 @@ def spot_check(
         return replace(found, result=replace(closer, unconnected=found.result.unconnected))
     tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=2)
     return found
-
-
-def _refuse_uncallable(loss: Any, gradient: Any) -> None:
-    for name, given in (("loss", loss), ("gradient", gradient)):
-        if not callable(given) and (name == "loss" or given is not None):
-            raise TypeError(
-                f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
-                f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
-            )
 
 
 @dataclass(frozen=True)
@@ -251,8 +243,8 @@ class SpotWalk:
             verdict=verdict,
             reasons=() if seen else (Reason.ILL_CONDITIONED,),
             notes=(note,),
-            resolution=max((look.allowed for look in told), default=float("nan")),
-            relative_resolution=max((look.allowed / look.size for look in told), default=float("nan")),
+            resolution=max((look.noticed for look in told), default=float("nan")),
+            relative_resolution=max((look.noticed / look.size for look in told), default=float("nan")),
             compared=gradient.size if seen else 0,
             inconclusive=0 if seen else gradient.size,
         )
@@ -367,6 +359,11 @@ class _Look:
     def error(self) -> float:
         """How far autodiff is from the estimate."""
         return abs(self.derivative - self.estimate)
+
+    @property
+    def noticed(self) -> float:
+        """The error that would have been noticed, however close the look."""
+        return MARGIN * (GRANTED * self.allowed + (0.0 if self.wrong else self.error))
 
     @property
     def wrong(self) -> bool:

@@ -5,19 +5,17 @@ Random probes come first wherever they are cheaper, and are enough where they ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import (
-    LITTLE,
     Lines,
     first_look,
     sample_values,
@@ -26,7 +24,8 @@ from gradcheck.comparison.lines import (
     ulp_rounding,
 )
 from gradcheck.comparison.own_rounding import slope_rounding
-from gradcheck.comparison.resolution import shares_of, unseen
+from gradcheck.comparison.probe_pairs import SMALL, Probes, Rows
+from gradcheck.comparison.resolution import shares_of
 from gradcheck.comparison.second_order import SHARE, WIDE
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
@@ -35,13 +34,11 @@ from gradcheck.numerics.probing import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     PAIR,
-    ProbeTests,
     axes,
     cotangents,
     directions_at,
     locate_entry,
     probe_directions,
-    probe_tests,
 )
 from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
@@ -51,20 +48,8 @@ Array = np.ndarray[Any, Any]
 PROBES = 8
 """So many random probes of each side are taken, where nothing else is asked for."""
 
-SMALL = 24
-"""Up to so many coordinates (outputs) a close look takes them one by one."""
-
-FAINT = 1e-6
-"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
-
-In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
-"""
-
 GLANCES = 4
 """What does not show beside the others is taken together without them so many times at most."""
-
-SCATTER = 4.0
-"""So many times the root of the sum of the squares of many roundings, their signs at random, bounds their sum."""
 
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
@@ -123,21 +108,6 @@ def one_by_one(
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Cotangents (l, m), and autodiff's products with them (l, n); `wide` takes those of the float64 form."""
-
-    weights: Array
-    pulled: Array
-    wide: Callable[[], Array | None]
-
-    @cached_property
-    def gaps(self) -> Array | None:
-        """What the products lost in low precision, (l, n); None where that cannot be told."""
-        wide = self.wide()
-        return None if wide is None else self.pulled - wide
-
-
-@dataclass(frozen=True)
 class _Glance:
     """Random probes, and which coordinates (n,) and outputs (m,) are seen in them.
 
@@ -152,17 +122,12 @@ class _Glance:
 
 
 @dataclass(frozen=True)
-class _Probing:
-    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart.
+class _Probing(Probes):
+    """Probes that are taken quickly, or closely, and narrowed or searched for what they do not show.
 
     Outputs are taken together, in `probes` random combinations, where there are more than `outputs` of them.
     """
 
-    problem: Problem
-    tolerance: Tolerance
-    directions: Array
-    columns: tuple[int | None, ...]
-    finite: Array
     outputs: int
     probes: int
     rng: np.random.Generator
@@ -201,7 +166,7 @@ class _Probing:
         estimate = self._tight()
         if estimate is None:
             return None
-        rows = self._rows(self._left(estimate))
+        rows = self.rows(self._left(estimate))
         seen: list[_Glance] = []
         glance = self._glance(estimate, rows)
         while glance is not None:
@@ -215,7 +180,7 @@ class _Probing:
                 apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
                 return None if apart else self._told(seen)
             if outputs.any():
-                glance = self._glance(estimate, self._rows(self._left(estimate) * outputs))
+                glance = self._glance(estimate, self.rows(self._left(estimate) * outputs))
             else:
                 narrowed = self.only(coordinates)
                 again = narrowed._tight()
@@ -246,50 +211,18 @@ class _Probing:
         estimate = first_look(sampled, len(self.directions), enough)
         return estimate if estimate.conclusive.all() else None
 
-    def _glance(self, estimate: Estimate, rows: _Rows) -> _Glance | None:
+    def _glance(self, estimate: Estimate, rows: Rows) -> _Glance | None:
         """The probes with these cotangents, if they agree.
 
         They agree within a tenth of what is allowed, so that an error of two tenths would have shown.
         """
-        table, wrong = self._test(estimate, rows, 0.0)
+        table, wrong = self.test(estimate, rows, 0.0)
         if wrong is not None or not table.where(Verdict.AGREE).all():
             return None
         if not self.tolerance.given and (table.excess() > 1 / EXCLUSION).any():
             return None
-        shown = self._shown(table, rows), self._shown_outputs(table, estimate, rows)
-        return _Glance(self._stated(table, rows), *shown)
-
-    def _shown(self, table: Comparison, rows: _Rows) -> Array:
-        """Which coordinates (n,) are seen in a test."""
-        n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
-        if len(self.directions) >= n:
-            return shown
-        if self.tolerance.given:
-            return np.asarray(self._tolerated(table, rows).all(axis=(0, 1)))
-        if n > SMALL:
-            for part, hidden in zip(self.problem.parts, unseen([table], self.problem.parts), strict=True):
-                shown[part] = not hidden
-            return shown
-        moves, slopes = np.abs(self.directions[:, None, :]), np.abs(rows.pulled)
-        parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
-        visible = np.where(self._vanish(parts), moves * largest, parts) >= self._least(table) * (largest > 0)
-        return np.asarray(np.all(visible, axis=(0, 1)))
-
-    def _shown_outputs(self, table: Comparison, estimate: Estimate, rows: _Rows) -> Array:
-        """Which outputs (m,) are seen in a test."""
-        m = self.problem.outputs
-        if not len(rows.weights) < m <= SMALL:
-            return np.ones(m, bool)
-        parts = np.abs(estimate.value[:, None, :] * rows.weights)
-        return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
-
-    def _least(self, table: Comparison) -> float:
-        """The least term of which an error of a small share would show."""
-        least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
-        return float(least)
-
-    def _vanish(self, parts: Array) -> Array:
-        return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
+        shown = self.shown(table, rows), self.shown_outputs(table, estimate, rows)
+        return _Glance(self.stated(table, rows), *shown)
 
     def tables(self) -> list[Comparison]:
         """The probes beside close estimates, and again without what they show, for what does not show beside it."""
@@ -327,7 +260,7 @@ class _Probing:
         rounding: Array = np.zeros((len(self.directions), len(left)))
 
         def tested() -> tuple[Comparison, tuple[int, int] | None]:
-            return self._test(estimate, self._rows(left * ~rough), rounding)
+            return self.test(estimate, self.rows(left * ~rough), rounding)
 
         table, wrong = tested()
         if wrong is not None:
@@ -350,113 +283,16 @@ class _Probing:
                 break
             rough[output] = True
             table, wrong = tested()
-        rows = self._rows(left * ~rough)
+        rows = self.rows(left * ~rough)
         others = [*searched, *self._outputs_one_by_one(np.flatnonzero(rough & ~done))]
-        kept = _of_some_output(self._stated(table, rows), rows.weights)
-        return None if kept is None else _Glance(kept, self._shown(table, rows), ~rough), others, rough
+        kept = _of_some_output(self.stated(table, rows), rows.weights)
+        return None if kept is None else _Glance(kept, self.shown(table, rows), ~rough), others, rough
 
     def _left(self, estimate: Estimate) -> Array:
         if self.problem.outputs <= self.outputs:
             return np.eye(self.problem.outputs)
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
-
-    def _rows(self, weights: Array) -> _Rows:
-        form = self.problem.in_float64 if self.problem.precision > EPS64 else None
-
-        def wide() -> Array | None:
-            if form is None or not form.same_gradients:
-                return None
-            try:
-                return np.where(self.finite, form.gradients(weights).values, 0.0)
-            except (DerivativeRaisedError, WrongShapeError):
-                return None
-
-        return _Rows(weights, self._pulled(weights), wide)
-
-    def _pulled(self, weights: Array) -> Array:
-        values = self.problem.gradients(weights).values
-        return values if self.finite.all() else np.where(self.finite, values, 0.0)
-
-    def _test(
-        self, estimate: Estimate, rows: _Rows, rounding: Array | float
-    ) -> tuple[Comparison, tuple[int, int] | None]:
-        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
-        weights, pulled = rows.weights, rows.pulled
-        used = weights.any(axis=0)
-        value, bound, little = (
-            np.where(used, array, 0.0) for array in (estimate.value, estimate.bound, estimate.little)
-        )
-        tests = probe_tests(value, pulled, self.directions, weights, bound)
-        little = little @ np.abs(weights).T
-        shares = shares_of(self.directions, pulled, self.problem.parts, little)
-        granted = self._granted(tests, rows)
-        difference, residual = value @ weights.T, tests.residual.T
-        allowed = EXCLUSION * (tests.bound.T + rounding + granted)
-        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
-        failing = ~(np.abs(residual) <= allowed + self._waived(rows))
-        table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-        named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
-        behind = int(self.finite.sum() * used.sum())
-        table = replace(
-            table, columns=self.columns, rows=named, contribution=tests.contribution.T, shares=shares, behind=behind
-        )
-        if not failing.any():
-            return table, None
-        # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
-        spread = ulp_rounding(np.abs(value) @ np.abs(weights).T, self.problem.precision)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.abs(residual) / (allowed + EXCLUSION * spread)
-            excess = np.where(failing, np.nan_to_num(excess, nan=np.inf), -1.0)
-        line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        return table, (int(line), int(row))
-
-    def _granted(self, tests: ProbeTests, rows: _Rows) -> Array:
-        """The rounding (k, l) that autodiff is granted in each test.
-
-        In low precision it is what the gradient lost beside that of the float64 form, if that is less than the
-        roundings of all terms together: the signs of a probe know nothing of those of the roundings.
-        """
-        granted = ulp_rounding(tests.size.T, self.problem.precision)
-        if self.problem.precision <= EPS64 or rows.gaps is None:
-            return granted
-        with np.errstate(invalid="ignore", over="ignore"):
-            lost = SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
-        return np.where(lost < granted, lost, granted)
-
-    def _wanted(self, rows: _Rows) -> Array:
-        """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
-        if not self.tolerance.given:
-            return np.zeros((len(self.directions), len(rows.weights), 1))
-        moves = np.abs(self.directions[:, None, :])
-        absolute = (self.tolerance.atol or 0.0) * np.abs(rows.weights).max(axis=1)[:, None]
-        relative = np.nan_to_num((self.tolerance.rtol or 0.0) * np.abs(rows.pulled), posinf=0.0)
-        return np.asarray(moves * (absolute + relative))
-
-    def _stated(self, table: Comparison, rows: _Rows) -> Comparison:
-        """The tests, of which the tolerance allows as much as it does of the largest term."""
-        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
-
-    def _waived(self, rows: _Rows) -> Array:
-        """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
-        return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
-
-    def _each(self, rows: _Rows) -> bool:
-        """Whether the outputs are taken one by one."""
-        return len(rows.weights) == self.problem.outputs
-
-    def _tolerated(self, table: Comparison, rows: _Rows) -> Array:
-        """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
-
-        One whose derivative is zero, beside the bound, asks for no relative resolution.
-        """
-        error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
-        terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
-        strict = error <= allowed
-        waived = (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
-        wanted = self._wanted(rows)
-        shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
-        return np.asarray(shown & (self.directions != 0)[:, None, :])
 
     def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
         """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
@@ -467,7 +303,7 @@ class _Probing:
             bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
             return np.where(weight == 0, 0.0, estimate.value[0]), np.where(weight == 0, 0.0, bound)
 
-        return locate_entry(difference, lambda w: self._pulled(w[None, :])[0], direction, weight, rng=self.rng)
+        return locate_entry(difference, lambda w: self.pulled(w[None, :])[0], direction, weight, rng=self.rng)
 
     def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
@@ -483,7 +319,7 @@ class _Probing:
 
     def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
         """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
-        pulled = self._pulled(rows)
+        pulled = self.pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
         most = min(SPLITS, max(1, SPLIT_VALUES // (n * len(FIRST.offsets))))
@@ -502,8 +338,8 @@ class _Probing:
             entries = replace(entries, columns=(None,), rows=tuple(map(int, outputs[still])), shares=shares)
             clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
             if self.tolerance.given:
-                each = _Rows(rows[still], pulled[still], lambda: None)
-                clear &= replace(self, directions=line)._tolerated(entries, each)[0][:, part].all(axis=1)
+                each = Rows(rows[still], pulled[still], lambda: None)
+                clear &= replace(self, directions=line).tolerated(entries, each)[0][:, part].all(axis=1)
             if clear.any():
                 tables.append(_of_rows(entries, clear))
             if not clear.all():
@@ -525,9 +361,10 @@ def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
 def _of_rows(table: Comparison, kept: Array) -> Comparison:
     """The comparison of some of its outputs or combinations of them, (l,)."""
     some = combined(partial(np.compress, kept, axis=1), table)
-    contribution, shares = (None if of is None else of[:, kept] for of in (table.contribution, table.shares))
+    of_probes = (None if of is None else of[:, kept] for of in (table.contribution, table.shares, table.lost))
+    contribution, shares, lost = of_probes
     rows = tuple(table.rows[row] for row in np.flatnonzero(kept))
-    return replace(some, rows=rows, contribution=contribution, shares=shares)
+    return replace(some, rows=rows, contribution=contribution, shares=shares, lost=lost)
 
 
 def _uncompared(count: int, reason: Reason) -> list[Comparison]:

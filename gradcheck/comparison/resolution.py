@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, Tolerance
 from gradcheck.result import Reason, Verdict
 
@@ -42,6 +43,15 @@ def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], littl
     return np.where((shares.max(axis=2, keepdims=True) <= least) & moving, least, shares)
 
 
+def shares_of_parts(table: Comparison, left: LeftVectors) -> Array:
+    """The share (c, 1, sources) of each source in the products with left vectors: all of that with its own parts."""
+    sizes = np.maximum(np.abs(np.nan_to_num(table.autodiff)), (EXCLUSION / EARNED) * table.little)
+    first, owners = len(left.coordinates), np.array(left.owners)
+    shares = np.zeros((*table.autodiff.shape, max(1, len(left.sources))))
+    shares[first + np.arange(len(owners)), :, owners] = sizes[first:-1]
+    return shares
+
+
 def earned(table: Comparison, scale: Array | float, little: Array | float = 0.0) -> Array:
     """Where an error of a tenth of the `scale`, or one that is next to zero, would not have agreed; boolean (k, l).
 
@@ -50,8 +60,9 @@ def earned(table: Comparison, scale: Array | float, little: Array | float = 0.0)
     """
     with np.errstate(invalid="ignore"):
         error, half = np.abs(table.autodiff - table.difference), EARNED / 2 * np.asarray(scale)
-        seen = table.allowed <= np.maximum(2 * half, EXCLUSION * np.asarray(little))
-        return np.asarray(seen | ((table.allowed <= EXCLUSION * half) & (error <= half)))
+        allowed = table.allowed if table.lost is None else np.maximum(table.allowed, EXCLUSION * table.lost)
+        seen = allowed <= np.maximum(2 * half, EXCLUSION * np.asarray(little))
+        return np.asarray(seen | ((allowed <= EXCLUSION * half) & (error <= half)))
 
 
 def noticed(table: Comparison, scale: Array | float, little: Array | float = 0.0) -> Array:

@@ -30,7 +30,7 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
-from gradcheck.comparison.resolution import EARNED
+from gradcheck.comparison.resolution import shares_of_parts
 from gradcheck.comparison.suspicion import (
     UNSMOOTH,
     VACUOUS,
@@ -289,17 +289,8 @@ def _table(
         columns = (*lines.left.coordinates, *[None] * (len(lines.left) - len(lines.left.coordinates)))
         (values,) = products.values
         largest = lines.left.over(np.maximum, lambda left, at: np.abs(left * np.nan_to_num(values[at])))
-        table = replace(table, contribution=largest[:, None], shares=_shares(table, lines.left))
+        table = replace(table, contribution=largest[:, None], shares=shares_of_parts(table, lines.left))
     return replace(table, columns=columns, directions=lines.directions)
-
-
-def _shares(table: Comparison, left: LeftVectors) -> Array:
-    """The share (c, 1, sources) of each source in the products with left vectors: all of that with its own parts."""
-    sizes = np.maximum(np.abs(np.nan_to_num(table.autodiff)), (EXCLUSION / EARNED) * table.little)
-    first, owners = len(left.coordinates), np.array(left.owners)
-    shares = np.zeros((*table.autodiff.shape, max(1, len(left.sources))))
-    shares[first + np.arange(len(owners)), :, owners] = sizes[first:-1]
-    return shares
 
 
 def compare_products(

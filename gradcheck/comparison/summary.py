@@ -163,7 +163,7 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Se
     # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
     least = np.concatenate(list(map(np.ravel, errors)))
     seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least)
-    contributions = [np.nan if table.contribution is None else table.contribution for table in comparisons]
+    contributions = [np.nan if table.contribution is None else _of_probes(table) for table in comparisons]
     shapes = [table.verdict.shape for table in comparisons]
     contribution = np.concatenate(
         [np.ravel(np.broadcast_to(*pair)) for pair in zip(contributions, shapes, strict=True)]
@@ -176,6 +176,12 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Se
         float(np.max(least[seen])) if seen.any() else nothing,
         float(np.max(least[scaled] / scale[scaled])) if scaled.any() else nothing,
     )
+
+
+def _of_probes(table: Comparison) -> Array:
+    """The largest term of each probe; where all of them are next to zero, what they are weighed by."""
+    contribution = np.asarray(table.contribution)
+    return contribution if table.shares is None else np.maximum(contribution, table.shares.max(axis=2))
 
 
 def undecided(order: int, reason: Reason, note: str) -> OrderResult:

@@ -63,8 +63,9 @@ class Comparison:
 
     The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
-    product in each probe, `shares` (k, l, sources) are those of each source in its derivative, `behind` is how many
-    entries stand behind all of them. `searched`: an entry that a search found
+    product in each probe, `shares` (k, l, sources) are those of each source in its derivative, `lost` (k, l) is
+    what a low precision is seen to lose in each, which may be more than is allowed, `behind` how many entries stand
+    behind all of them. `searched`: an entry that a search found
     behind failing probes, beside which there may be others; `again`: a further look
     at entries that another comparison counts. `directions` (columns of the arrays, n) of second
     derivatives are those that the other derivative goes along; a line without a coordinate goes along that direction
@@ -83,6 +84,7 @@ class Comparison:
     rows: tuple[int | None, ...] = ()
     contribution: Array | None = None
     shares: Array | None = None
+    lost: Array | None = None
     behind: int = 0
     searched: bool = False
     again: bool = False

@@ -18,7 +18,7 @@ from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along, dense
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.lines import Lines, slope_estimate, ulp_rounding
-from gradcheck.comparison.probes import SMALL
+from gradcheck.comparison.probe_pairs import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import replayed, target_value

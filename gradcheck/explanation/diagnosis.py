@@ -15,7 +15,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.reverse import dense
 from gradcheck.comparison.lines import sample_values
-from gradcheck.comparison.probes import SMALL
+from gradcheck.comparison.probe_pairs import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.blamed_operation import (

@@ -14,7 +14,8 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.first_order import compare_first, compare_gradients
 from gradcheck.comparison.lines import Lines
-from gradcheck.comparison.probes import PROBES, SMALL, first_order, one_by_one
+from gradcheck.comparison.probe_pairs import SMALL
+from gradcheck.comparison.probes import PROBES, first_order, one_by_one
 from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance

@@ -1,0 +1,190 @@
+"""Random probes of a Jacobian from both sides: autodiff's products beside an estimate, and what an error would show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.comparison.lines import LITTLE, ulp_rounding
+from gradcheck.comparison.resolution import shares_of, unseen
+from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.probing import probe_tests
+from gradcheck.numerics.sampling import EPS64
+from gradcheck.result import Reason, Verdict
+
+Array = np.ndarray[Any, Any]
+
+SMALL = 24
+"""Up to so many coordinates (outputs) a close look takes them one by one."""
+
+FAINT = 1e-6
+"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
+
+In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
+"""
+
+SCATTER = 4.0
+"""So many times the root of the sum of the squares of many roundings, their signs at random, bounds their sum."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Cotangents (l, m), and autodiff's products with them (l, n); `wide` takes those of the float64 form."""
+
+    weights: Array
+    pulled: Array
+    wide: Callable[[], Array | None]
+
+    @cached_property
+    def gaps(self) -> Array | None:
+        """What the products lost in low precision, (l, n); None where that cannot be told."""
+        wide = self.wide()
+        return None if wide is None else self.pulled - wide
+
+
+@dataclass(frozen=True)
+class Probes:
+    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+
+    problem: Problem
+    tolerance: Tolerance
+    directions: Array
+    columns: tuple[int | None, ...]
+    finite: Array
+
+    def rows(self, weights: Array) -> Rows:
+        """Cotangents (l, m) with autodiff's products. Raises DerivativeRaisedError and WrongShapeError."""
+        form = self.problem.in_float64 if self.problem.precision > EPS64 else None
+
+        def wide() -> Array | None:
+            if form is None or not form.same_gradients:
+                return None
+            try:
+                return np.where(self.finite, form.gradients(weights).values, 0.0)
+            except (DerivativeRaisedError, WrongShapeError):
+                return None
+
+        return Rows(weights, self.pulled(weights), wide)
+
+    def pulled(self, weights: Array) -> Array:
+        """Autodiff's products (l, n) with cotangents (l, m), zero where the gradient is not finite."""
+        values = self.problem.gradients(weights).values
+        return values if self.finite.all() else np.where(self.finite, values, 0.0)
+
+    def test(
+        self, estimate: Estimate, rows: Rows, rounding: Array | float
+    ) -> tuple[Comparison, tuple[int, int] | None]:
+        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
+        weights, pulled = rows.weights, rows.pulled
+        used = weights.any(axis=0)
+        value, bound, little = (
+            np.where(used, array, 0.0) for array in (estimate.value, estimate.bound, estimate.little)
+        )
+        tests = probe_tests(value, pulled, self.directions, weights, bound)
+        little = little @ np.abs(weights).T
+        shares = shares_of(self.directions, pulled, self.problem.parts, little)
+        lost = self._lost(rows)
+        granted = ulp_rounding(tests.size.T, self.problem.precision)
+        if lost is not None:
+            granted = np.where(lost < granted, lost, granted)
+        difference, residual = value @ weights.T, tests.residual.T
+        allowed = EXCLUSION * (tests.bound.T + rounding + granted)
+        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
+        failing = ~(np.abs(residual) <= allowed + self._waived(rows))
+        table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
+        behind = int(self.finite.sum() * used.sum())
+        table = replace(table, columns=self.columns, rows=named, behind=behind)
+        table = replace(table, contribution=tests.contribution.T, shares=shares, lost=lost)
+        if not failing.any():
+            return table, None
+        # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
+        spread = ulp_rounding(np.abs(value) @ np.abs(weights).T, self.problem.precision)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.abs(residual) / (allowed + EXCLUSION * spread)
+            excess = np.where(failing, np.nan_to_num(excess, nan=np.inf), -1.0)
+        line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        return table, (int(line), int(row))
+
+    def _lost(self, rows: Rows) -> Array | None:
+        """What each test (k, l) may lose in low precision, beside the gradient of the float64 form, if there is one.
+
+        The signs of a probe know nothing of those of the roundings, which is why these add up as random ones do.
+        """
+        if self.problem.precision <= EPS64 or rows.gaps is None:
+            return None
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
+
+    def _wanted(self, rows: Rows) -> Array:
+        """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
+        if not self.tolerance.given:
+            return np.zeros((len(self.directions), len(rows.weights), 1))
+        moves = np.abs(self.directions[:, None, :])
+        absolute = (self.tolerance.atol or 0.0) * np.abs(rows.weights).max(axis=1)[:, None]
+        relative = np.nan_to_num((self.tolerance.rtol or 0.0) * np.abs(rows.pulled), posinf=0.0)
+        return np.asarray(moves * (absolute + relative))
+
+    def _waived(self, rows: Rows) -> Array:
+        """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
+        return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
+
+    def stated(self, table: Comparison, rows: Rows) -> Comparison:
+        """The tests, of which the tolerance allows as much as it does of the largest term."""
+        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
+
+    def _each(self, rows: Rows) -> bool:
+        """Whether the outputs are taken one by one."""
+        return len(rows.weights) == self.problem.outputs
+
+    def shown(self, table: Comparison, rows: Rows) -> Array:
+        """Which coordinates (n,) are seen in a test."""
+        n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
+        if len(self.directions) >= n:
+            return shown
+        if self.tolerance.given:
+            return np.asarray(self.tolerated(table, rows).all(axis=(0, 1)))
+        if n > SMALL:
+            for part, hidden in zip(self.problem.parts, unseen([table], self.problem.parts), strict=True):
+                shown[part] = not hidden
+            return shown
+        moves, slopes = np.abs(self.directions[:, None, :]), np.abs(rows.pulled)
+        parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
+        visible = np.where(self._vanish(parts), moves * largest, parts) >= self._least(table) * (largest > 0)
+        return np.asarray(np.all(visible, axis=(0, 1)))
+
+    def shown_outputs(self, table: Comparison, estimate: Estimate, rows: Rows) -> Array:
+        """Which outputs (m,) are seen in a test."""
+        m = self.problem.outputs
+        if not len(rows.weights) < m <= SMALL:
+            return np.ones(m, bool)
+        parts = np.abs(estimate.value[:, None, :] * rows.weights)
+        return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
+
+    def tolerated(self, table: Comparison, rows: Rows) -> Array:
+        """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
+
+        One whose derivative is zero, beside the bound, asks for no relative resolution.
+        """
+        error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
+        terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
+        strict = error <= allowed
+        waived = (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
+        wanted = self._wanted(rows)
+        shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
+        return np.asarray(shown & (self.directions != 0)[:, None, :])
+
+    def _least(self, table: Comparison) -> float:
+        """The least term of which an error of a small share would show."""
+        least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
+        return float(least)
+
+    def _vanish(self, parts: Array) -> Array:
+        return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
