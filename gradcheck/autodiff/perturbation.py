@@ -57,6 +57,9 @@ NORMWISE = frozenset(
 This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
 """
 
+COMPARING = frozenset(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"))
+"""Operations that choose a branch. Perturbed values would choose another one, which is no rounding."""
+
 PATTERNS, KEPT = 64, 1024
 """So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
 
@@ -102,7 +105,7 @@ def _factors(dtype: tf.DType, unit: float, shape: tuple[int, ...], pattern: int)
         return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
 
 
-_active: list[int] = []
+_active: list[int | None] = []
 
 
 def perturbing() -> bool:
@@ -111,7 +114,7 @@ def perturbing() -> bool:
 
 
 @contextmanager
-def _marked(seed: int) -> Iterator[None]:
+def _marked(seed: int | None) -> Iterator[None]:
     _active.append(seed)
     try:
         yield
@@ -139,28 +142,43 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
 
 
 @contextmanager
-def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
+def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = ()) -> Iterator[None]:
     """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
 
     So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
     Operations on constants round alike at all points: once `computed_from` named tensors, only what depends on them
-    is perturbed.
+    is perturbed. Comparisons give what they gave in an unperturbed run, as `choices_of` has it.
     """
-    generator = np.random.default_rng(seed)
+    generator, kept = np.random.default_rng(seed), iter(choices)
 
     def rounded(name: str, inputs: Iterable[Any], results: Any) -> Any:
+        if name in COMPARING:
+            before = next(kept, results)
+            return before if _shapes(before) == _shapes(results) else results
         floats = (one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
         if name in EXACT or not any(floats):
             return results
         return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
 
-    known: set[int] = set()
-    _dependent.append(known)
-    try:
-        with functions_run_eagerly(), _calls_changed(seed, rounded, known):
-            yield
-    finally:
-        _dependent.pop()
+    with _following() as known, functions_run_eagerly(), _calls_changed(seed, rounded, known):
+        yield
+
+
+def choices_of(run: Callable[[], Any]) -> list[Any]:
+    """The results of the comparisons of what depends on the inputs, in the order of a run of eager code."""
+    made: list[Any] = []
+
+    def noted(name: str, _inputs: Iterable[Any], results: Any) -> Any:
+        made.extend([results] if name in COMPARING else [])
+        return results
+
+    with _following() as known, functions_run_eagerly(), _calls_changed(None, noted, known):
+        run()
+    return made
+
+
+def _shapes(results: Any) -> list[Any]:
+    return [one.shape for one in tf.nest.flatten(results)]
 
 
 @contextmanager
@@ -175,6 +193,15 @@ def perturbed_matrices(seed: int) -> Iterator[None]:
 
 _dependent: list[set[int]] = []
 """The tensors that depend on those named by `computed_from`, by their ids, for each block that perturbs operations."""
+
+
+@contextmanager
+def _following() -> Iterator[set[int]]:
+    _dependent.append(set())
+    try:
+        yield _dependent[-1]
+    finally:
+        _dependent.pop()
 
 
 def computed_from(tensors: Iterable[Any]) -> None:
@@ -192,8 +219,10 @@ def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
 
 
 @contextmanager
-def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any], known: set[int]) -> Iterator[None]:
-    generator, ours = np.random.default_rng((seed, 1)), [False]
+def _calls_changed(
+    seed: int | None, rounded: Callable[[str, Iterable[Any], Any], Any], known: set[int]
+) -> Iterator[None]:
+    generator, ours = None if seed is None else np.random.default_rng((seed, 1)), [False]
 
     def run(name: str, inputs: Sequence[Any], call: Callable[[Sequence[Any]], Any]) -> Any:
         if ours[0]:
@@ -203,7 +232,7 @@ def _calls_changed(seed: int, rounded: Callable[[str, Iterable[Any], Any], Any],
             return call(inputs)
         ours[0] = True
         try:
-            if name in NORMWISE:
+            if name in NORMWISE and generator is not None:
                 inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
             results = rounded(name, flat, call(inputs))
         finally:

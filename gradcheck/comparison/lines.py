@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
-from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_matrices, perturbed_operations
+from gradcheck.autodiff.perturbation import (
+    choices_of,
+    perturbed_gradients,
+    perturbed_matrices,
+    perturbed_operations,
+)
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import seen
 from gradcheck.comparison.tables import Tolerance
@@ -300,10 +305,11 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
     gradient, so that the backward pass of each operation is perturbed, too. Its forward pass is where the problem
     reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
-    them. Few perturbations are `enough` where all samples say so.
+    them. Comparisons hold: another branch is no rounding. Few perturbations are `enough` where all samples say so.
     """
     problem, point = lines.problem, lines.problem.point[None, :]
     plain, changes = lines.values(point)[0], list[Array]()
+    chosen: list[Any] | None = None
 
     def rounded() -> tuple[Sample, ...]:
         floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
@@ -313,7 +319,10 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
         for draw in range(DRAWS):
             noisy = problem.perturbed(draw)
             inner = noisy is problem and not lines.gradients
-            with perturbed_gradients(draw), perturbed_operations(draw) if inner else perturbed_matrices(draw):
+            if inner and chosen is None:
+                chosen = choices_of(lambda: lines.values(point))
+            operations = perturbed_operations(draw, choices=chosen or ()) if inner else perturbed_matrices(draw)
+            with perturbed_gradients(draw), operations:
                 changes.append(np.abs(lines.values(point, noisy)[0] - plain))
             if len(changes) == FIRST_DRAWS and all(map(enough, rounded())):
                 break

@@ -267,3 +267,21 @@ def test_what_a_finer_row_shows_to_be_smooth_excuses_nothing(f: Any, slope: floa
     result = check(f, zero, gradient=np.array([wrong]))
     assert result.verdict == "mismatch"
     assert result.findings[0].kind is Kind.WRONG_VALUE
+
+
+def test_a_branch_that_a_rounding_would_leave_hides_no_wrong_derivative() -> None:
+    """The difference of two arc tangents at x y = -1, where its formula divides by zero and a constant is chosen."""
+
+    def difference(x: Any, y: Any) -> Any:
+        product, sign = x * y, tf.sign(x - y)
+        edge = tf.equal(product, -1.0)
+        angle = tf.atan((x - y) / tf.where(edge, tf.ones_like(x), 1 + product))
+        angle += tf.where(product < -1.0, sign * np.pi, tf.zeros_like(x))
+        return tf.where(edge, sign * np.pi / 2, angle)
+
+    order = check(difference, 2.0, -0.5).orders[1]
+    assert [(one.input, one.kind, one.autodiff) for one in order.findings] == [
+        ("x", Kind.WRONG_VALUE, 0.0),
+        ("y", Kind.WRONG_VALUE, 0.0),
+    ]
+    assert [one.difference for one in order.findings] == pytest.approx([0.2, -0.8], rel=1e-9)
