@@ -252,10 +252,15 @@ def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 def no_number(comparison: Comparison, evidence: Evidence) -> Comparison:
     """NaN is no derivative of what is finite at the point and beside it, whatever kind of point that is."""
-    sample = evidence.samples[0]
-    finite = np.isfinite(sample.values[:, 0]) & np.isfinite(_beside(sample)).all(axis=1)
-    inconclusive = comparison.where(Verdict.INCONCLUSIVE)
-    return comparison.marked(inconclusive & finite & np.isnan(comparison.autodiff), Verdict.MISMATCH, Kind.NON_FINITE)
+    return without_nan(comparison, evidence.samples[0])
+
+
+def without_nan(comparison: Comparison, *samples: Sample) -> Comparison:
+    """The comparison, in which NaN is a mismatch where the samples are finite at the point and beside it."""
+    nan = comparison.where(Verdict.INCONCLUSIVE) & np.isnan(comparison.autodiff)
+    for sample in samples if nan.any() else ():
+        nan &= np.isfinite(sample.values[:, 0]) & np.isfinite(_beside(sample)).all(axis=1)
+    return comparison.marked(nan, Verdict.MISMATCH, Kind.NON_FINITE)
 
 
 def _beside(sample: Sample) -> Array:

@@ -15,7 +15,7 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look, reach
-from gradcheck.comparison.filters import filtered
+from gradcheck.comparison.filters import filtered, without_nan
 from gradcheck.comparison.lines import (
     BEYOND,
     Lines,
@@ -332,6 +332,7 @@ def compare_products(
         if left is not None:
             connected = left.over(np.logical_or, lambda v, at: (v != 0) & products.connected[0, at])[None, :]
         entries, diagonal = entries.named(~connected), diagonal.named()
+    entries = without_nan(entries, gradients, values)
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
         one = replace(found[0], columns=(None,), contribution=None, shares=None)

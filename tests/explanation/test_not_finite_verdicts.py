@@ -62,3 +62,20 @@ def test_beside_finite_values_it_is_wrong_without_a_float64_form(monkeypatch: py
     assert source.right is False
     assert source.finding is not None
     assert source.finding.kind is Kind.NON_FINITE
+
+
+@pytest.mark.parametrize("f", [tf.sin, tf.abs, lambda x: x * tf.abs(x)])
+def test_nan_is_no_second_derivative_of_what_is_finite_with_its_gradient(f: Any) -> None:
+    @tf.custom_gradient
+    def gradient(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = f(x)
+        return tape.gradient(value, x), lambda dy: dy * float("nan")
+
+    @tf.custom_gradient
+    def once(x: tf.Tensor) -> Any:
+        return f(x), lambda dy: dy * gradient(x)
+
+    result = check(once, 0.0, order=2)
+    assert [(one.order, one.kind) for one in result.findings] == [(2, Kind.NON_FINITE)]
