@@ -9,7 +9,7 @@ from math import ceil, inf, isfinite, log10
 from typing import NoReturn
 
 APART, LISTED = 10.0, 8
-"""The resolution of a source is printed where it is another by this factor; of so many sources at most."""
+"""The resolution of a source is printed where it is by this factor another than that of most; of so many at most."""
 
 
 class Word(str, Enum):
@@ -178,7 +178,8 @@ class SourceResolution:
     """The smallest error that would have been noticed in the derivatives with respect to one input or variable.
 
     `resolution` is that error, as in OrderResult; `relative` the same over the source's own derivative: its largest
-    entry, or, where many entries were compared together, its share of their sum. NaN where nothing was compared.
+    entry, or, where many entries were compared together, its share of their sum. NaN where nothing was compared, the
+    second also where the derivative is next to zero.
     """
 
     name: str
@@ -186,7 +187,8 @@ class SourceResolution:
     relative: float
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.resolution:.1e} ({self.relative:.1e} of its own derivative)"
+        relative = f" ({self.relative:.1e} of its own derivative)" if isfinite(self.relative) else ""
+        return f"{self.name}: {self.resolution:.1e}{relative}"
 
 
 @dataclass(frozen=True)
@@ -225,11 +227,14 @@ class OrderResult:
         return "\n".join(lines)
 
     def _apart(self) -> list[str]:
-        """The resolutions of sources that are others than that of the whole: far finer, or far coarser relatively."""
+        """The resolutions of sources that are far finer, or coarser, than those of most."""
+        known = sorted(one.resolution for one in self.by_source if isfinite(one.resolution))
+        usual = known[len(known) // 2] if known else self.resolution
         apart = [
             one
             for one in self.by_source
-            if one.resolution * APART < self.resolution or one.relative > APART * self.relative_resolution
+            if max(usual, one.resolution) > APART * min(usual, one.resolution)
+            or one.relative > APART * self.relative_resolution
         ]
         rest = [f"… and {len(apart) - LISTED} more, by resolution_of(name)"] if len(apart) > LISTED else []
         return [*map(str, apart[:LISTED]), *rest]

@@ -15,7 +15,7 @@ from gradcheck.comparison.lines import LITTLE, ulp_rounding
 from gradcheck.comparison.resolution import shares_of, unseen
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
-from gradcheck.numerics.probing import probe_tests
+from gradcheck.numerics.probing import magnitudes, probe_tests
 from gradcheck.numerics.sampling import EPS64
 from gradcheck.result import Reason, Verdict
 
@@ -88,13 +88,17 @@ class Probes:
             np.where(used, array, 0.0) for array in (estimate.value, estimate.bound, estimate.little)
         )
         tests = probe_tests(value, pulled, self.directions, weights, bound)
-        little = little @ np.abs(weights).T
-        shares = shares_of(self.directions, pulled, self.problem.parts, little)
+        difference, residual, little = value @ weights.T, tests.residual.T, little @ np.abs(weights).T
         lost = self._lost(rows)
         granted = ulp_rounding(tests.size.T, self.problem.precision)
         if lost is not None:
             granted = np.where(lost < granted, lost, granted)
-        difference, residual = value @ weights.T, tests.residual.T
+        little = np.where(np.abs(difference) <= EXCLUSION * tests.bound.T, little, 0.0)
+        if self.problem.precision > EPS64 and little.any():
+            # Of a derivative of zero a low precision leaves what it rounds of the others.
+            left = self._left_of_zero(rows)
+            granted, little = (np.where(little > 0, np.maximum(one, left), one) for one in (granted, little))
+        shares = shares_of(self.directions, pulled, self.problem.parts, little)
         allowed = EXCLUSION * (tests.bound.T + rounding + granted)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
         failing = ~(np.abs(residual) <= allowed + self._waived(rows))
@@ -122,6 +126,11 @@ class Probes:
             return None
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
+
+    def _left_of_zero(self, rows: Rows) -> Array:
+        """The rounding (l,) of a whole gradient, each entry times the magnitude of its coordinate."""
+        sizes = np.nan_to_num(np.abs(rows.pulled)) @ magnitudes(self.problem.point)
+        return ulp_rounding(sizes, self.problem.precision)
 
     def _wanted(self, rows: Rows) -> Array:
         """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""

@@ -30,8 +30,8 @@ MARGIN = 1 / (1 - EARNED)
 def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], little: Array) -> Array:
     """The size (k, l, sources) of each source's share in the derivatives along directions (k, n), gradients (l, n).
 
-    `parts` says where the coordinates of each source lie. Where all that moves has next to none, by what is `little`
-    (k, l) beside the function, it is weighed by that.
+    `parts` says where the coordinates of each source lie. Where the derivative is zero, and so is all that moves, it is
+    weighed by what is `little` (k, l) beside the function.
     """
     shares = np.zeros((len(directions), len(gradients), len(parts)))
     moving = np.zeros((len(directions), 1, len(parts)), bool)
@@ -41,6 +41,11 @@ def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], littl
             moving[:, 0, number] = directions[:, part].any(axis=1)
     least = (EXCLUSION / EARNED) * little[:, :, None]
     return np.where((shares.max(axis=2, keepdims=True) <= least) & moving, least, shares)
+
+
+def next_to_zero(table: Comparison) -> Array:
+    """Where probes have no derivative to speak of, and are weighed by what is little beside the function, (k, l)."""
+    return np.asarray(np.asarray(table.shares).max(axis=2) <= (EXCLUSION / EARNED) * table.little)
 
 
 def shares_of_parts(table: Comparison, left: LeftVectors) -> Array:
@@ -84,8 +89,9 @@ def _weights(table: Comparison) -> Array:
 class Sight:
     """How small an error would have been noticed in one source, absolutely and over its own derivative.
 
-    NaN where nothing of it was compared. `coarse` counts its entries whose agreement is not earned, `hidden` those that
-    do not show in any probe; then `over` is the least error that would have been a mismatch over its own derivative.
+    NaN where nothing of it was compared, the second also where its derivative is next to zero. `coarse` counts its
+    entries whose agreement is not earned, `hidden` those that do not show in any probe; then `over` is the least error
+    that would have been a mismatch over its own derivative.
     """
 
     absolute: float
@@ -166,8 +172,9 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
         place = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
         hidden |= bool(np.isinf(ratio[place]))
         if np.isfinite(ratio[place]):
-            seen = _joined(seen, Sight(float(ratio[place] * share[place]), float(ratio[place])))
-    hidden |= probed and isnan(seen.relative)
+            relative = nan if next_to_zero(table)[place] else float(ratio[place])
+            seen = _joined(seen, Sight(float(ratio[place] * share[place]), relative))
+    hidden |= probed and isnan(seen.absolute)
     return replace(seen, hidden=part.stop - part.start, over=over) if hidden else seen
 
 

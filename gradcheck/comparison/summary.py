@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import parts_of
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.resolution import Sight, seen_by_source
+from gradcheck.comparison.resolution import Sight, next_to_zero, seen_by_source
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
 
@@ -179,9 +179,9 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Se
 
 
 def _of_probes(table: Comparison) -> Array:
-    """The largest term of each probe; where all of them are next to zero, what they are weighed by."""
+    """The largest term of each probe; zero where all of them are next to zero."""
     contribution = np.asarray(table.contribution)
-    return contribution if table.shares is None else np.maximum(contribution, table.shares.max(axis=2))
+    return contribution if table.shares is None else np.where(next_to_zero(table), 0.0, contribution)
 
 
 def undecided(order: int, reason: Reason, note: str) -> OrderResult:
