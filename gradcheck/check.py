@@ -16,9 +16,9 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
 from gradcheck.autodiff.interception import EAGERLY, functions_run_eagerly
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
-from gradcheck.autodiff.opening import open_function, refuse_graph, specs_of
+from gradcheck.autodiff.opening import NotFiniteValueError, open_function, refuse_graph, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
 from gradcheck.autodiff.state import (
     UNCHANGED,
     ChangedState,
@@ -40,6 +40,9 @@ from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
+from gradcheck.explanation.internal_errors import internal_errors_told
+from gradcheck.explanation.not_finite_value import value_origin
+from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import MOVES, displacement
 from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.progress import at, shown
@@ -124,7 +127,10 @@ def result_of(
         stack.enter_context(shown(name_of(f)))
         snapshot = stack.enter_context(state_restored())
         before = generators()
-        function = open_function(f, inputs, variables)
+        try:
+            function = open_function(f, inputs, variables)
+        except NotFiniteValueError as error:
+            raise ValueError(f"{error}{_origin(f, inputs) if causes else ''}") from None
         moved = [source.variable for source in function.sources if source.variable is not None]
         stack.enter_context(variables_restored(moved))
         if function.point.size == 0 or function.outputs == 0:
@@ -167,6 +173,14 @@ def result_of(
             if len(unconnected) == len(function.sources):
                 found[number] = nothing_connected(found[number])
         return Result(found, unconnected=tuple(source.name for source in unconnected))
+
+
+def _origin(f: Callable[..., Any], inputs: tuple[Any, ...]) -> str:
+    """Where a value that is not finite comes from, to follow a message; empty where that is not seen."""
+    with internal_errors_told() as notes:
+        record = recorded(f, as_tensors(inputs, parameter_names(f)))
+        origin = value_origin(record, [record.result])
+    return "".join(f"; {one}" for one in (origin, *notes) if one)
 
 
 def _nothing_to_compare(orders: Sequence[int]) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import wraps
 from itertools import chain
 from typing import Any
 
@@ -220,6 +221,7 @@ def _differentiated(
             "differentiate (not its .numpy()), or call tape.gradient inside f"
         )
 
+    @wraps(record.f)  # so that its inputs keep their names
     def gradient(*inputs: Any) -> Any:
         sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
         with tf.GradientTape(watch_accessed_variables=False) as tape:

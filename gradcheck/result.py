@@ -103,6 +103,7 @@ class Cause(Word):
     NOT_COMPARED = "an operation that could not be compared by itself"
     COMPOSITION = "no operation wrong by itself"
     NOT_FINITE = "finite numbers turned into NaN or infinity"
+    CAME_IN = "NaN or infinity came in"
     CHANGED_AFTERWARDS = "changed after it was taken"
 
 

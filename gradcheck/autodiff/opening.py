@@ -23,6 +23,10 @@ DENSE = (
 """What is a tensor to TensorFlow, but has no array of its own, and how it gets one."""
 
 
+class NotFiniteValueError(ValueError):
+    """The function is NaN or infinite at the inputs given."""
+
+
 def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
     """Call `f` once and record what it takes and returns.
 
@@ -120,7 +124,7 @@ def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
             )
         finite = np.isfinite(to_coordinates(value.numpy()))
         if not finite.all():
-            raise ValueError(
+            raise NotFiniteValueError(
                 f"{name} of f is NaN or Inf in {int(np.sum(~finite))} of {finite.size} coordinates at the inputs "
                 "given; a derivative exists only where f is finite, give other inputs"
             )

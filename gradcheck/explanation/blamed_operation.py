@@ -280,13 +280,13 @@ SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
 """The types of the attributes that are shown."""
 
 
-def described(operation: RecordedOperation) -> str:
-    """An operation with its line, layer and attributes, as a sentence names it."""
+def described(operation: RecordedOperation, name: str = "") -> str:
+    """An operation with its line, layer and attributes, as a sentence names it, or by another name."""
     pairs = zip(operation.attrs[::2], operation.attrs[1::2], strict=True)
     kinds = attribute_kinds(operation.name)
     shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
     texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
-    name = _name(operation) + at(operation.line) + (f" ({operation.within})" if operation.within else "")
+    name = (name or _name(operation)) + at(operation.line) + (f" ({operation.within})" if operation.within else "")
     return name + (f" with {', '.join(texts)}" if texts else "")
 
 

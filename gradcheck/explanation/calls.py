@@ -20,7 +20,7 @@ from gradcheck.explanation.diagnosis import (
     diagnose_not_finite,
     diagnose_unconnected,
 )
-from gradcheck.explanation.not_finite import finite
+from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
@@ -37,6 +37,7 @@ NO_SOURCES = (
     "the derivative was asked for with respect to nothing: a model has no variables before it is built, and none that "
     "are trainable where all of it is frozen"
 )
+TARGET = "what is differentiated is NaN or infinite"
 TRACED = "the code with its tf.function traced"
 KEPT = (
     " when the code runs eagerly; a tf.function keeps Python numbers, attributes and what NumPy draws as they were "
@@ -84,8 +85,11 @@ def explained_call(
             note, finding, unconnected = diagnose_unconnected(one)
             orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
         right = False if finding else None if unconnected or order.verdict is Verdict.INCONCLUSIVE else True
-        origin = None if finding or finite(one.given) else diagnose_not_finite(one)
-        if right is None and origin is None and not unconnected:
+        there = all(map(finite, call.targets)) or one.given is None
+        origin = None if finding or (there and finite(one.given)) else diagnose_not_finite(one)
+        if right is None and not there and not unconnected:
+            note = TARGET
+        elif right is None and origin is None and not unconnected:
             note = ", ".join(reason.value for reason in order.reasons)
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"

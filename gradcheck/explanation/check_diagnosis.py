@@ -25,7 +25,7 @@ from gradcheck.explanation.diagnosis import (
     diagnosed,
 )
 from gradcheck.explanation.known_defect import known_to_raise
-from gradcheck.explanation.not_finite import finite
+from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+
 from gradcheck.explanation.record import RecordedOperation
 
 LOGARITHMS = {
@@ -49,6 +51,74 @@ REMEDIES = {
 }
 """The remedies of the classic ways, by the names of operations."""
 
+VALUES = {
+    **REMEDIES,
+    "Log": "log(x) is -infinity at 0 and NaN below: keep x above 0, such as tf.math.log(tf.maximum(x, 1e-12))",
+    "Log1p": "log1p(x) is -infinity at -1 and NaN below: keep x above that, such as "
+    "tf.math.log1p(tf.maximum(x, -1 + 1e-6))",
+    "Sqrt": "the square root of a negative number is NaN: keep its argument at 0 or above, such as "
+    "tf.sqrt(tf.maximum(x, 1e-12)); rounding may take what cannot be negative below 0",
+    "Rsqrt": "1 / sqrt(x) is infinite at 0 and NaN below: keep x above 0, such as tf.math.rsqrt(tf.maximum(x, 1e-12))",
+    **dict.fromkeys(
+        ("Asin", "Acos", "Atanh"),
+        "it is NaN beyond -1 and 1: clip the argument, such as tf.clip_by_value(x, -0.999999, 0.999999)",
+    ),
+    "Acosh": "acosh(x) is NaN below 1: keep x above that, such as tf.maximum(x, 1.000001)",
+    "Mean": "the mean of no elements is NaN: leave it out where there are none, or write "
+    "tf.math.divide_no_nan(tf.reduce_sum(x), n)",
+    "Pow": "x**p is NaN where x is negative and p no whole number, and infinite at x = 0 where p is negative: "
+    "keep x above 0, such as tf.pow(tf.maximum(x, 1e-12), p)",
+}
+"""The remedies on the way there, by the names of operations."""
+OVERFLOWING = ("Pow", "Mean")
+"""Those of them that also overflow inside of their domain."""
+
+TOO_LARGE = (
+    "the value is too large for {dtype}: scale the arguments down or clip them, compute with logarithms "
+    "(tf.reduce_logsumexp, tf.nn.log_softmax), or use a wider dtype"
+)
+
+CAME_IN = {
+    "data": "leave such rows out of the data, or replace these numbers",
+    "variable": "begin again from finite values; an earlier update, or what was loaded, left it so",
+    "constant": "write a finite number; a mask takes a large one, such as -1e9",
+}
+"""What to do about NaN or infinity that nothing made."""
+
+
+def remedy_for_value(
+    operation: RecordedOperation,
+    behind: RecordedOperation | None,
+    value: complex | None,
+    result: complex,
+    dtype: str,
+) -> str:
+    """What to do about an operation that gives `result`, of this dtype, at `value` of its argument, if it has one.
+
+    `behind` made the argument.
+    """
+    line, value = operation.quoted, 0.0 if value is None else value
+    known = _instead(operation, behind, value, line)
+    overflow = cmath.isinf(result) and value != 0
+    if known is None and not (overflow and operation.name in OVERFLOWING):
+        known = _in_line(line, VALUES.get(operation.name))
+    if known is None and overflow:
+        known = _in_line(line, TOO_LARGE.format(dtype=dtype))
+    return known or f"keep the arguments of {line} away from that value"
+
+
+def _in_line(line: str, remedy: str | None) -> str | None:
+    return None if remedy is None else f"in {line}, {remedy}"
+
+
+def _instead(operation: RecordedOperation, behind: RecordedOperation | None, value: complex, line: str) -> str | None:
+    """What to write instead of a logarithm of what `behind` gives, and of a logarithm of the gamma function's poles."""
+    if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
+        return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
+    if operation.name == "Lgamma" and value.real <= 0:
+        return f"keep the argument of {line} away from the poles at 0, -1, -2, …"
+    return None
+
 
 def remedy_for(
     operation: RecordedOperation,
@@ -68,11 +138,5 @@ def remedy_for(
             f"give {line} an argument that is harmless where it is not used: safe = tf.where(condition, {x}), then "
             f"tf.where(condition, {f}) with the same condition"
         )
-    if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
-        return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
-    if operation.name == "Lgamma" and value.real <= 0:
-        return f"keep the argument of {line} away from the poles at 0, -1, -2, …"
-    known = REMEDIES.get(operation.name)
-    if known is not None:
-        return f"in {line}, {known}"
-    return f"keep the arguments of {line} away from that value, or give it a gradient with tf.custom_gradient"
+    known = _instead(operation, behind, value, line) or _in_line(line, REMEDIES.get(operation.name))
+    return known or f"keep the arguments of {line} away from that value, or give it a gradient with tf.custom_gradient"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import CodeType
 from typing import Any
 
 import tensorflow as tf
@@ -38,7 +39,8 @@ class RecordedOperation:
     last among its inputs. `derivative` is the number of the derivative that was being taken. `library` is
     the line of Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
     `inside` says which node of a graph it is, where a function has no other code. `call` is the innermost call of a
-    public function that known defects are about. `stack` is what ran of the user's code.
+    public function that known defects are about. `stack` is what ran of the user's code, `codes` what ran of libraries
+    inside of its innermost line, the innermost first.
     """
 
     number: int
@@ -58,6 +60,7 @@ class RecordedOperation:
     inside: str = ""
     call: LibraryCall | None = None
     stack: Stack = ()
+    codes: tuple[CodeType, ...] = ()
 
     @property
     def calls(self) -> Iterator[LibraryCall]:

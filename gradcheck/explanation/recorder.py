@@ -43,6 +43,7 @@ from gradcheck.explanation.record import (
 from gradcheck.explanation.user_code import (
     call_user_code,
     expression_of,
+    library_codes,
     line_of,
     running_frame,
     running_layer,
@@ -97,8 +98,7 @@ class CodeRecorder:
         self._known: dict[int, Any] = {}
         self._custom_gradients: list[tuple[partial[Any], int]] = []
         self._thread = threading.get_ident()
-        self._paused = False
-        self._inside = ""
+        self._paused, self._inside = False, ""
         self._calls = LibraryCalls()
 
     @contextmanager
@@ -243,7 +243,7 @@ class CodeRecorder:
         if frame is not None:
             library, fields["layer"] = running_layer()
             fields["library"] = None if library is frame else line_of(library)
-            fields["stack"] = user_stack(frame)
+            fields["stack"], fields["codes"] = user_stack(frame), library_codes()
         now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside, "call": self.call()}
         fields = {"line": line_of(frame), **now, **fields}
         self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))

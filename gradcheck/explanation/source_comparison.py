@@ -20,7 +20,7 @@ from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.explanation.float64_replay import first_order_in_float64
 from gradcheck.explanation.known_defect import known_to_raise
-from gradcheck.explanation.not_finite import finite
+from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CallSource
 from gradcheck.numerics.probing import directions_at
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict

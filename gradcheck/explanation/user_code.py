@@ -93,6 +93,18 @@ def user_stack(frame: FrameType | None) -> Stack:
     return tuple(found)
 
 
+def library_codes() -> tuple[CodeType, ...]:
+    """What runs of libraries inside of the innermost line of the code that we called, the innermost first."""
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        if file_owner(frame.f_code.co_filename) == "user":
+            break
+        found.append(frame.f_code)
+        frame = frame.f_back
+    return tuple(found)
+
+
 def parting(stack: Stack, other: Stack) -> Line | None:
     """The line of a stack in the function where it parted from another one; None if that is one statement of it."""
     for (code, number), (other_code, other_number) in zip(reversed(stack), reversed(other), strict=False):

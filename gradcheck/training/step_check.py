@@ -20,6 +20,8 @@ from gradcheck.check import result_of
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.explanation.internal_errors import internal_errors_told
+from gradcheck.explanation.not_finite_value import value_origin
 from gradcheck.explanation.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
@@ -45,10 +47,8 @@ OTHER_LOSS = (
 NOT_ASKED = "ask the tape for it, or, if it is not to be trained, leave it out: variables=[...] takes those that are"
 
 UNMULTIPLIED = "let the tape differentiate optimizer.scale_loss(loss)"
-NOT_FINITE = (
-    "the loss of the step is {loss}, so that there is nothing to compare; look for NaN or infinity in the weights and "
-    "in the batch, or let gradcheck.explain(step, batch) name the operation that makes it"
-)
+NOT_FINITE = "the loss of the step is {loss}, so that there is nothing to compare; {origin}"
+UNSEEN = "look for NaN or infinity in the weights and in the batch"
 OVERFLOW = (
     "the gradients of the loss times {scale} overflow, those of the loss do not: the optimizer skips this step and "
     "lowers its scale; run steps until it fits, or give the optimizer a smaller initial_scale="
@@ -124,7 +124,7 @@ class StepCheck:
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients used, or on those before they were clipped or averaged."""
         if not np.isfinite(loss := float(self._run.loss)):
-            raise ValueError(NOT_FINITE.format(loss=loss))
+            raise ValueError(NOT_FINITE.format(loss=loss, origin=self._origin() or UNSEEN))
         if self._overflows():
             note = OVERFLOW.format(scale=f"{self._run.scale:g}")
             count = sum(value.size for value in self._run.before)
@@ -138,6 +138,14 @@ class StepCheck:
         if order.verdict != Verdict.MISMATCH:
             return order
         return self._check_unchanged() or replace(order, findings=tuple(map(self._explained, order.findings)))
+
+    def _origin(self) -> str:
+        """Where a loss that is not finite comes from; empty where no operation is seen, as those of a session."""
+        with internal_errors_told() as notes:
+            record = self.runner.recorded()
+            targets = [call.targets for call in record.derivatives]
+            origin = value_origin(record, targets or record.result)
+        return "; ".join(one for one in (origin, *notes) if one)
 
     def _overflows(self) -> bool:
         """Whether the optimizer skips a step whose gradients are infinite, or NaN, only because its loss was scaled."""

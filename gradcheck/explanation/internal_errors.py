@@ -1,0 +1,53 @@
+"""The boundary around every search for a cause: an error of ours costs the cause, never the verdict, and is told."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+REPORT = "the cause was not found: internal error {error} at {place}, please report"
+OWN = Path(__file__).resolve().parents[1]
+
+raised = False
+"""Whether internal errors are raised, as they are in our own tests."""
+
+_told: ContextVar[list[str] | None] = ContextVar("_told", default=None)
+
+
+@contextmanager
+def internal_errors_told() -> Iterator[list[str]]:
+    """Notes on the internal errors in the block, each once, for the result that it makes; it fills as they come."""
+    notes: list[str] = []
+    token = _told.set(notes)
+    try:
+        yield notes
+    finally:
+        _told.reset(token)
+
+
+@contextmanager
+def cause_searched() -> Iterator[None]:
+    """End the block, a search for a cause, at an exception in it, which is noted as an internal error.
+
+    What somebody's code, or TensorFlow, may raise in the search has to be caught where it is called.
+    """
+    try:
+        yield
+    except Exception as error:  # ours
+        if raised:
+            raise
+        notes = _told.get()
+        if notes is not None and (note := note_on(error)) not in notes:
+            notes.append(note)
+
+
+def note_on(error: Exception) -> str:
+    """What is told of an internal error: its type, its message and our innermost line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(OWN)] or frames
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown line"
+    message = " ".join(str(error).split())
+    return REPORT.format(error=type(error).__name__ + (f": {message}" if message else ""), place=place)
