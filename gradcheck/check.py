@@ -40,7 +40,7 @@ from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
-from gradcheck.explanation.internal_errors import internal_errors_told
+from gradcheck.explanation.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.explanation.not_finite_value import value_origin
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import MOVES, displacement
@@ -130,7 +130,8 @@ def result_of(
         try:
             function = open_function(f, inputs, variables)
         except NotFiniteValueError as error:
-            raise ValueError(f"{error}{_origin(f, inputs) if causes else ''}") from None
+            origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
+            raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
         moved = [source.variable for source in function.sources if source.variable is not None]
         stack.enter_context(variables_restored(moved))
         if function.point.size == 0 or function.outputs == 0:
@@ -169,18 +170,12 @@ def result_of(
         told, diagnosis = (*told, *notes), partial(CheckDiagnosis, function, gradient, causes=causes)
         found: dict[int, OrderResult] = {}
         for number in orders:
-            found[number] = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
+            with internal_errors_told() as internal:
+                result = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
+            found[number] = replace(result, notes=(*result.notes, *internal))
             if len(unconnected) == len(function.sources):
                 found[number] = nothing_connected(found[number])
         return Result(found, unconnected=tuple(source.name for source in unconnected))
-
-
-def _origin(f: Callable[..., Any], inputs: tuple[Any, ...]) -> str:
-    """Where a value that is not finite comes from, to follow a message; empty where that is not seen."""
-    with internal_errors_told() as notes:
-        record = recorded(f, as_tensors(inputs, parameter_names(f)))
-        origin = value_origin(record, [record.result])
-    return "".join(f"; {one}" for one in (origin, *notes) if one)
 
 
 def _nothing_to_compare(orders: Sequence[int]) -> Result:
@@ -243,10 +238,11 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
         return result
     for way in (1.0, -1.0):
         moved = problem.point + way * MOVED * (1 + np.abs(problem.point))
+        if not problem.contains(moved):
+            continue
         try:
-            if problem.contains(moved):
-                problem.value(moved)
-        except Exception as error:  # whatever it is, it is told
+            problem.value(moved)
+        except Exception as error:  # that of f, whatever it is, is told
             said = str(error).split("\n")[0][:SAID]
             note = f"f raised {type(error).__name__} at inputs beside the ones given: {said}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
@@ -283,7 +279,7 @@ def _changes(function: Function, part: slice) -> bool:
         moved[part] += displacement(moved[part], move)
         try:
             value = function.value(moved)
-        except Exception:  # whatever it is: at the inputs given, it was not thrown
+        except Exception:  # that of f, whatever it is: at the inputs given, it was not thrown
             return True
         overflowed = np.isfinite(before).all() and not np.isfinite(value).all()  # 0 * infinity is no dependence
         if not overflowed and not np.array_equal(value, before, equal_nan=True):
@@ -363,7 +359,7 @@ def raise_unless_good(
     """
     __tracebackhide__ = True
     if result.verdict == Verdict.MISMATCH:
-        error = FAILURES[result.findings[0].kind](failure(name, result, label, argument=argument), result)
+        error = FAILURES[result.findings[0].kind](_message(name, result, label, argument=argument), result)
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
@@ -379,7 +375,13 @@ def raise_unless_good(
 
 def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) -> tuple[str, Result] | None:
     result = with_causes()
-    return None if result is None or result.verdict != Verdict.MISMATCH else (failure(name, result, label), result)
+    return None if result is None or result.verdict != Verdict.MISMATCH else (_message(name, result, label), result)
+
+
+def _message(name: str, result: Result, label: str, *, argument: bool = False) -> str:
+    """That of `failure`, and what internal errors kept from being found."""
+    notes = [note for order in result.orders.values() for note in order.notes if note.startswith(NOT_FOUND)]
+    return "\n\n".join([failure(name, result, label, argument=argument), *dict.fromkeys(notes)])
 
 
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:

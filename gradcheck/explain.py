@@ -19,6 +19,7 @@ from gradcheck.check import name_of, tolerance_from
 from gradcheck.comparison.probes import PROBES
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.calls import as_traced, explained_call, merged
+from gradcheck.explanation.internal_errors import internal_errors_told
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord, TapeChange
 from gradcheck.explanation.recorder import recorded
@@ -81,6 +82,7 @@ def explain(
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed = _listed(variables)
     with ExitStack() as stack:
+        internal = stack.enter_context(internal_errors_told())
         stack.enter_context(shown(name_of(f)))
         stack.enter_context(state_restored())
         first, _ = _recorded(f, inputs, listed)
@@ -104,6 +106,7 @@ def explain(
         for number, call in enumerate(calls, 1):
             at(f"derivative {number} of {len(calls)}")
             found.append(explained_call(record, call, tolerance, probes, names))
+    notes += internal
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)

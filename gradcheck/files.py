@@ -73,7 +73,7 @@ def replace(path: Path, content: str) -> Path:
             if stat.S_ISREG(before):
                 os.chmod(temporary, stat.S_IMODE(before))
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # raised on
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise

@@ -12,6 +12,7 @@ import pytest
 from gradcheck.strategies import profiles
 from hypothesis import settings
 
+from gradcheck.explanation import internal_errors
 from tests import slices
 
 # A project of its own, with a test that fails by design: tests/packaging runs it against the installed wheel.
@@ -30,7 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fixed examples, unless the options ask for a hunt."""
+    """Fixed examples, unless the options ask for a hunt; internal errors are raised."""
+    internal_errors.raised = True
     config.addinivalue_line(
         "markers", f"{slices.SLICED}: the test command takes a share of the cases, --exhaustive all"
     )

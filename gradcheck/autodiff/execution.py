@@ -143,7 +143,7 @@ def traced_outputs(
     try:
         traced = concrete(lambda *at: forward(list(at)), sources, spec=spec, jit=jit)
         return traced(*sources), traced
-    except Exception as error:
+    except Exception as error:  # that of the function, or TensorFlow's
         raise ModeUnavailableError(one_line(error)) from error
 
 
@@ -170,7 +170,7 @@ def vectorized(forward: Forward, at: Tensors) -> Tensors:
     rows = [tf.stack([source, source]) for source in at]
     try:
         outputs = tf.vectorized_map(lambda row: forward(list(row)), rows, fallback_to_while_loop=False)
-    except Exception as error:
+    except Exception as error:  # that of the function, or TensorFlow's
         raise ModeUnavailableError(one_line(error)) from error
     return [output[-1] for output in tf.nest.flatten(outputs)]
 
@@ -180,7 +180,7 @@ def narrowed(number_type: str, forward: Forward, at: Tensors) -> Tensors:
     kinds = {"float64": number_type, "complex128": "complex64" if number_type == "float32" else None}
     try:
         outputs = forward([tf.cast(source, kinds.get(source.dtype.name, source.dtype)) for source in at])
-    except Exception as error:
+    except Exception as error:  # that of the function, or TensorFlow's
         raise ModeUnavailableError(one_line(error)) from error
     return [tf.cast(output, WIDE.get(output.dtype.name, output.dtype)) for output in outputs]
 

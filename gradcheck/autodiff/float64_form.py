@@ -171,7 +171,7 @@ class _Retracing:
 
         try:
             return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)
-        except Exception:
+        except Exception:  # TensorFlow's: what it cannot trace
             return None
 
     def noisy(self, results: tuple[tf.TensorSpec, ...], draw: int) -> Function | None:

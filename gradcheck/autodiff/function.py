@@ -339,7 +339,7 @@ class Function(Problem):
         counted(count)
         try:
             taken = rows(self.tensors(self.point if point is None else point))
-        except Exception:
+        except Exception:  # that of the function, or of its gradient
             if point is None:
                 raise
             return Gradients.undefined(count, self.point.size)

@@ -47,7 +47,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
     given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
     try:
         result = f(*given)
-    except Exception as error:
+    except Exception as error:  # that of the function
         shapes = [
             f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
             for item in tf.nest.flatten(given)

@@ -61,7 +61,7 @@ def taking_derivative() -> Iterator[None]:
         yield
     except DerivativeRaisedError:
         raise
-    except Exception as error:
+    except Exception as error:  # that of a gradient function
         raise DerivativeRaisedError(error) from error
 
 
@@ -161,7 +161,7 @@ def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> 
             outputs = forward(sources)
     except DerivativeRaisedError:
         raise
-    except Exception as error:
+    except Exception as error:  # that of the function
         forward(sources)
         raise DerivativeRaisedError(error) from error
     return tape, outputs

@@ -68,8 +68,7 @@ NOTHING = Blame(None, 0)
 def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None) -> Blame:
     """Compare the factors between a source and the targets of a call with differences, up to the first that is wrong.
 
-    `weights` are the cotangents of the targets. It ends, too, when its time is up. Raises what the tape that covers
-    everything raises.
+    `weights` are the cotangents of the targets. It ends, too, when its time is up. Raises NoChainError.
     """
     with record.time.blaming():
         return _innermost(record, _along_path(record, list(factors(record, call, source, weights))))

@@ -20,6 +20,7 @@ from gradcheck.explanation.diagnosis import (
     diagnose_not_finite,
     diagnose_unconnected,
 )
+from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
@@ -57,8 +58,10 @@ def explained_call(
     """
     where = place_of(call.line, call.method)
     if call.error is not None:
-        message = f"{type(call.error).__name__}: {call.error}"
-        return _failed(Kind.RAISES, "the derivative", message, message, where, diagnose_error(record, call))
+        message, cause = f"{type(call.error).__name__}: {call.error}", None
+        with cause_searched():
+            cause = diagnose_error(record, call)
+        return _failed(Kind.RAISES, "the derivative", message, message, where, cause)
     if not call.sources:
         return _failed(Kind.MISSING, "the sources", "none", NO_SOURCES, where)
     names = source_names(call) if names is None else names
@@ -86,7 +89,10 @@ def explained_call(
             orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
         right = False if finding else None if unconnected or order.verdict is Verdict.INCONCLUSIVE else True
         there = all(map(finite, call.targets)) or one.given is None
-        origin = None if finding or (there and finite(one.given)) else diagnose_not_finite(one)
+        origin = None
+        if not finding and not (there and finite(one.given)):
+            with cause_searched():
+                origin = diagnose_not_finite(one)
         if right is None and not there and not unconnected:
             note = TARGET
         elif right is None and origin is None and not unconnected:
@@ -179,7 +185,7 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
     with state_restored(), derivatives_observed(keep):
         try:
             returned = call_user_code(record.f, record.inputs)
-        except Exception as error:
+        except Exception as error:  # that of the code, which runs traced here
             message = str(error).strip().splitlines() or [""]
             return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)

@@ -17,6 +17,10 @@ from gradcheck.explanation.rerun import argument_names, movable, rerun, widened
 Tensors = list[Any]
 
 
+class NoChainError(Exception):
+    """TensorFlow gives no cotangents: a gradient function raised, or there is none; the cause is chained."""
+
+
 @dataclass(frozen=True, eq=False)
 class Factor:
     """One factor of the chain rule: an operation (order 1), or its vector-Jacobian product (order 2).
@@ -110,8 +114,8 @@ def factors(
 ) -> Iterator[Factor]:
     """The factors between a source (tensor or variable) and the targets of a call, as the chain rule goes: back.
 
-    `weights` are the cotangents of the targets. Derivatives come from the tape that covers everything; raises what that
-    raises.
+    `weights` are the cotangents of the targets. Derivatives come from the tape that covers everything. Raises
+    NoChainError where that raises.
     """
     events = record.before(call)
     path = dependency_path(events, call.targets, source, lambda number, output: None)
@@ -141,9 +145,11 @@ def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any]
             made = event.outputs if isinstance(event, RecordedOperation) else ()
             made = event.parts if isinstance(event, RecordedPullback) else made
             tensors |= {key(one): one for one in made if _eager(one)}
-        found = record.covering.gradient(
-            list(call.targets), list(tensors.values()), output_gradients=None if given is None else list(given)
-        )
+        weighted = None if given is None else list(given)
+        try:
+            found = record.covering.gradient(list(call.targets), list(tensors.values()), output_gradients=weighted)
+        except Exception as error:  # whatever a gradient function raises, or TensorFlow where there is none
+            raise NoChainError from error
         pairs = zip(tensors, found, strict=True)
         record.cotangents[name] = {one: dense(value, tensors[one]) for one, value in pairs if value is not None}
     return record.cotangents[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +23,7 @@ from gradcheck.explanation.diagnosis import (
     diagnose_operations,
     diagnosed,
 )
+from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, key
@@ -74,7 +74,7 @@ class CheckDiagnosis:
         if not self.causes:
             return finding
         diagnosis = None
-        with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
+        with cause_searched():
             if coordinate is None:
                 diagnosis = self._blamed(finding)
             else:
@@ -95,7 +95,7 @@ class CheckDiagnosis:
 
     def error(self) -> Diagnosis | None:
         """Why the derivative raised an exception."""
-        with suppress(Exception):
+        with cause_searched():
             if not self.causes:
                 return None
             record = self._record(None)
@@ -105,7 +105,7 @@ class CheckDiagnosis:
 
     def wrong_shape(self) -> Diagnosis | None:
         """Why the derivative has another shape or dtype than its source."""
-        with suppress(Exception):
+        with cause_searched():
             taken = self.gradient is None or self.order == 2
             return known_to_raise(self._record(None)) if self.causes and taken else None
         return None
@@ -114,7 +114,7 @@ class CheckDiagnosis:
         """An inconclusive result with a note on where NaN or infinity in a derivative comes from, if there is any."""
         if order.verdict is not Verdict.INCONCLUSIVE or (self.gradient is not None and not callable(self.gradient)):
             return order
-        with suppress(Exception):  # as above
+        with cause_searched():
             note = self._not_finite()
             return order if note is None else replace(order, notes=(*order.notes, note))
         return order

@@ -28,6 +28,8 @@ from gradcheck.explanation.blamed_operation import (
     recognised_cut,
 )
 from gradcheck.explanation.call_problem import CallProblem
+from gradcheck.explanation.chain import NoChainError
+from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import not_finite_diagnosis
 from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
@@ -110,14 +112,14 @@ def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | Non
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:
     """Where NaN or infinity in a gradient comes from; `row` is that of a Jacobian."""
-    with suppress(Exception):  # no second derivative, no registered gradient: then there is no chain to look at
+    with suppress(NoChainError):
         return not_finite_diagnosis(source.record, source.call, source.tensor, _weights(source.call, row))
     return None
 
 
 def blamed(source: CallSource, row: int | None = None) -> Blame:
     """The operation whose own derivative is wrong; `row` is that of a Jacobian."""
-    with suppress(Exception):  # as above
+    with suppress(NoChainError):
         return blame(source.record, source.call, source.tensor, _weights(source.call, row))
     return NOTHING
 
@@ -190,9 +192,9 @@ def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | 
     weights = _weights(call, row)
     try:
         given = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
-        result = dense(given, source.tensor)
-    except Exception:  # no second derivative, no registered gradient: then it gives nothing
+    except Exception:  # whatever a gradient function raises, or TensorFlow where there is none
         return None
+    result = dense(given, source.tensor)
     return None if result is None else float(to_coordinates(result.numpy())[coordinate])
 
 
@@ -232,7 +234,9 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
     finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
-    cause = diagnose(source, finding, place, moved)
+    cause = None
+    with cause_searched():
+        cause = diagnose(source, finding, place, moved)
     if cause is None and (zeros or not moved.small):
         seen = moved.small or (zeros and _covered(source))
         return ("" if seen else f"{zeros}it only decides which way the code goes"), None, False
@@ -246,7 +250,7 @@ def _covered(source: CallSource) -> bool:
     """
     try:
         return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
-    except Exception:  # what raises was come to
+    except Exception:  # a gradient function's: it was come to
         return True
 
 

@@ -14,7 +14,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.first_order import compare_first
@@ -47,6 +47,10 @@ FEW, TOGETHER = 64, 4
 """Up to so many coordinates are looked at one by one, so many at a time."""
 MOST = 20000
 """An operation that takes more values than this to be compared is left as unclear."""
+
+
+class NotByItselfError(Exception):
+    """The operation cannot run by itself, or has no finite value then; the message is that of the cause."""
 
 
 class TooDearError(Exception):
@@ -131,7 +135,7 @@ def compared(factor: Factor, time: BlameTime) -> OrderResult:
             return summarise(1, closely(problem), sources)
     except TooDearError:
         return undecided(1, Reason.TOO_EXPENSIVE, f"more than {MOST} values")
-    except Exception as error:  # an operation that cannot run by itself cannot be blamed
+    except (NotByItselfError, DerivativeRaisedError, WrongShapeError) as error:
         return undecided(1, Reason.CANNOT_RUN, f"{type(error).__name__}: {error}")
 
 
@@ -197,7 +201,10 @@ def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Arra
 def _problem(factor: Factor, time: BlameTime) -> tuple[FactorProblem, list[Source]]:
     """The factor as a function of what is moved, with its float64 form if it has one; and that by name."""
     tensors = [factor.tensors[position] for position in factor.moved]
-    function = open_function(lambda *moved: factor.function(moved), _constrained(factor, tensors), None)
+    try:
+        function = open_function(lambda *moved: factor.function(moved), _constrained(factor, tensors), None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise NotByItselfError(f"{type(error).__name__}: {error}") from error
     cotangents = [to_coordinates(np.asarray(one.numpy())) for one in factor.reached]
     pairs = zip(function.sources, factor.names, strict=True)
     sources = [replace(source, name=name) for source, name in pairs]
@@ -211,7 +218,7 @@ def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any
     try:
         wide_tensors = _constrained(factor, [widened(tensor) for tensor in tensors])
         wide = open_function(lambda *moved: factor.function(moved, wide=True), wide_tensors, None)
-    except Exception:  # no kernel in float64, or float32 written in the function
+    except (TypeError, ValueError, RuntimeError):  # no kernel in float64, or float32 written in the function
         return function
     one, other = function.opened, wide.opened
     assert one is not None

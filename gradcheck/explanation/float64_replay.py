@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,12 +25,13 @@ def first_order_in_float64(one: CallSource, tolerance: Tolerance, probes: int) -
     """
     if one.call.method != "gradient" or one.moved_by_operations:
         return None
-    with suppress(Exception):  # what cannot be traced stays what it is
-        given = tf.convert_to_tensor(one.given)
+    try:
         function = with_float64_form(open_function(partial(_target, one), (tf.constant(one.value),), None))
-        problem = GivenGradient.of(function, lambda tensors: [given])
-        return None if function.wide is None else first_order(problem, tolerance, probes)
-    return None
+    except (RuntimeError, ValueError):  # the code did not come to the call, or it gives no finite number there
+        return None
+    given = tf.convert_to_tensor(one.given)
+    problem = GivenGradient.of(function, lambda tensors: [given])
+    return None if function.wide is None else first_order(problem, tolerance, probes)
 
 
 def _target(one: CallSource, tensor: Any) -> Any:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-REPORT = "the cause was not found: internal error {error} at {place}, please report"
+NOT_FOUND = "the cause was not found: internal error "
 OWN = Path(__file__).resolve().parents[1]
 
 raised = False
@@ -50,4 +50,4 @@ def note_on(error: Exception) -> str:
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(OWN)] or frames
     place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown line"
     message = " ".join(str(error).split())
-    return REPORT.format(error=type(error).__name__ + (f": {message}" if message else ""), place=place)
+    return f"{NOT_FOUND}{type(error).__name__}{f': {message}' if message else ''} at {place}, please report"

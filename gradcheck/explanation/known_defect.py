@@ -8,11 +8,11 @@ The records are loaded when the first finding asks for them: a check that finds 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradcheck.defects.library_functions import LibraryCall
+from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.record import CodeRecord, RecordedOperation, key
 from gradcheck.explanation.user_code import at
 from gradcheck.result import Cause, Diagnosis
@@ -92,7 +92,7 @@ def known_composition(operations: Sequence[RecordedOperation], sources: Sequence
     """
     if all(one.call is None for one in operations):
         return None
-    with suppress(Exception):  # a diagnosis must not be lost because the records cannot be read
+    with cause_searched():
         used = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in operations[-1].outputs}
         uses, orders = library_uses(operations, used, dependent_on(sources, operations)), orders_of(operations)
         found = [(defect, one) for one in uses for defect, order, inside in one.defects() if inside and order in orders]
@@ -111,7 +111,7 @@ def orders_of(operations: Iterable[RecordedOperation]) -> Sequence[int]:
 
 def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Sequence[int]) -> Diagnosis:
     """The diagnosis of a wrong operation as that of a known defect, where it is one."""
-    with suppress(Exception):  # as above
+    with cause_searched():
         for known in known_defects(operation, orders)[:1]:
             evidence, remedy = f"{_about(known)}; {diagnosis.evidence}", _remedy(known) or diagnosis.remedy
             return replace(diagnosis, cause=Cause.KNOWN_DEFECT, evidence=evidence, remedy=remedy)
@@ -123,7 +123,7 @@ def known_to_raise(record: CodeRecord) -> Diagnosis | None:
 
     None elsewhere.
     """
-    with suppress(Exception):  # as above
+    with cause_searched():
         from gradcheck.defects.records import Severity
 
         orders = orders_of(record.operations)

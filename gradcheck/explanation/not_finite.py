@@ -58,7 +58,7 @@ def not_finite_diagnosis(
 ) -> Diagnosis | None:
     """Where a gradient, or its target, that is not finite comes from; None where no single operation makes it so.
 
-    Raises what the tape that covers everything raises.
+    Raises NoChainError.
     """
     found = _found(record, call, source, weights)
     return found.diagnosis(record) if isinstance(found, ValueOrigin) else None if found is None else _diagnosis(found)
@@ -105,7 +105,7 @@ def _taken(factor: Factor) -> list[Any]:
         return list(tape.gradient(list(outputs), moved, output_gradients=list(cotangents)))
     try:
         return list(pullbacks(factor.function, moved, [factor.reached])[0])
-    except Exception:  # what cannot run by itself is passed over
+    except Exception:  # TensorFlow's, or a gradient function's: what cannot run by itself is passed over
         return []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.sources import named_leaves, parameter_names
 from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.blamed_operation import described
-from gradcheck.explanation.internal_errors import cause_searched
+from gradcheck.explanation.internal_errors import cause_searched, internal_errors_told
 from gradcheck.explanation.not_finite_remedies import CAME_IN, remedy_for_value
 from gradcheck.explanation.public_names import called
 from gradcheck.explanation.record import READS, CodeRecord, RecordedOperation, key
@@ -124,14 +124,20 @@ class ValueOrigin:
         return "data", f"{name or 'a tensor'}{reads} and which was made before the code ran,"
 
 
-def value_origin(record: CodeRecord, targets: Any) -> str:
-    """Where values that are not finite come from, and what to do, in words; empty where that is not seen."""
-    with cause_searched():
-        origin = origin_of(record, [one for one in tf.nest.flatten(targets) if _floating(one)])
+def value_origin(recorded: Callable[[], CodeRecord]) -> str:
+    """Where NaN in what a run differentiates, or else returns, comes from, and what to do; empty where that is unseen.
+
+    An internal error on the way is told.
+    """
+    told = ""
+    with internal_errors_told() as internal, cause_searched():
+        record = recorded()
+        differentiated = [target for call in record.derivatives for target in call.targets if _spoilt(target)]
+        origin = origin_of(record, differentiated or filter(_spoilt, tf.nest.flatten(record.result)))
         if origin is not None:
             found = origin.diagnosis(record)
-            return f"{found.evidence}; {found.remedy}"
-    return ""
+            told = f"{found.evidence}; {found.remedy}"
+    return "; ".join([*filter(None, [told]), *internal])
 
 
 def origin_of(record: CodeRecord, targets: Iterable[Any]) -> ValueOrigin | None:

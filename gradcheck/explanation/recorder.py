@@ -70,7 +70,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
             with recorder.observing():
                 try:
                     result = call_user_code(f, inputs)
-                except Exception as raised:
+                except Exception as raised:  # the code's own
                     error = raised
         used = tuple(generator for generator in before if generator.used)
         accessed, changed = (ChangedState(found, used) for found in (snapshot.accessed(), snapshot.changed()))
@@ -204,7 +204,7 @@ class CodeRecorder:
             results = tuple(tf.nest.flatten(result))
             if method != "gradient":
                 self._note_operation(method, targets, [part for part in results if part is not None])
-        except Exception as raised:
+        except Exception as raised:  # noted, and raised on
             error = raised
             raise
         finally:
@@ -339,7 +339,7 @@ class CodeRecorder:
         error = None
         try:
             parts = gradient(*cotangents)
-        except Exception as raised:
+        except Exception as raised:  # noted, and raised on
             error = raised
             raise
         finally:
@@ -385,7 +385,7 @@ class CodeRecorder:
         try:
             given = [getattr(one, "handle", one) for one in (*tensor_inputs, *captured_inputs)]  # those of variables
             return EagerGraph(function.graph, self._inside_of).structured_outputs(given)
-        except Exception:  # what it cannot do, the function itself may do, or say why it cannot
+        except Exception:  # TensorFlow's: what nodes cannot do, the function itself may do, or say why it cannot
             del self.events[events:]
             self.operations, self._inside = operations, ""
             return original(function, tensor_inputs, captured_inputs)

@@ -183,6 +183,8 @@ def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
     for position, value in enumerate(values):
         weight = None if call.weights is None else call.weights[position]
         weights = np.ones_like(value) if weight is None else np.asarray(tf.convert_to_tensor(weight).numpy())
+        if weights.shape != value.shape:  # of a replay: other elements were chosen, and no weights are theirs
+            return np.full(1, np.nan)
         total += float(to_coordinates(weights.astype(value.dtype)) @ to_coordinates(value))
     return np.array([total])
 

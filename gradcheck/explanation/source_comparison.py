@@ -15,10 +15,11 @@ from gradcheck.comparison.lines import Lines
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
-from gradcheck.explanation.blamed_operation import Blame
+from gradcheck.explanation.blamed_operation import NOTHING, Blame
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.explanation.float64_replay import first_order_in_float64
+from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CallSource
@@ -117,7 +118,9 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
 
     @cache
     def blame_of(position: int) -> Blame:
-        return blamed(problem.taken[position])
+        with cause_searched():
+            return blamed(problem.taken[position])
+        return NOTHING
 
     for position in _searched(problem, agreeing, clear, blame_of):
         found += compared([problem.taken[position]], tolerance, probes)
@@ -195,7 +198,9 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
     """The finding with its cause."""
     if coordinate is None:
         finding = replace(finding, input=one.name, reason=ALONG + finding.reason)
-    diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
+    diagnosis = None
+    with cause_searched():
+        diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
     reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
     output = None if one.call.method == "gradient" else finding.output
     return diagnosed(replace(finding, output=output, reason=reason), diagnosis)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from gradcheck.comparison.failure import GradientUnconnected, UnconnectedWarning
 from gradcheck.explanation.call_source import call_source
+from gradcheck.explanation.internal_errors import cause_searched, internal_errors_told
 from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CallSource, CodeRecord, HostRead, RecordedOperation, key
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.replay import replayed
 from gradcheck.explanation.user_code import Line, assignment_to, listed, mentions, quoted
 from gradcheck.result import OrderResult, Reason, Result, Verdict
@@ -53,19 +54,21 @@ def unconnected_notes(
     recorded: Callable[[], CodeRecord] | None, named: Sequence[tuple[str, Any]], subject: str
 ) -> list[str]:
     """A note on each of the unconnected variables, with its name; `recorded` gives a run of the code, where it can."""
-    record, calls = None, []
-    with suppress(Exception):  # what cannot be recorded is told without what it does depend on
-        record = recorded() if recorded is not None and named else None
-        calls = [] if record is None else [call for call in record.derivatives if call.targets and call.error is None]
-    notes = []
-    for name, variable in named:
-        own = [one for one in calls if any(key(source) == key(variable) for source in one.sources)]
-        text = f"{subject} does not depend on it"
-        if record is not None and calls:
-            with suppress(Exception):
-                text = dependence(call_source(record, (own or calls)[-1], variable, variable_name(variable)), subject)
-        notes.append(UNCONNECTED.format(name, text))
-    return notes
+    record, calls, notes = None, list[DerivativeCall](), list[str]()
+    with internal_errors_told() as internal:
+        with cause_searched():
+            record = recorded() if recorded is not None and named else None
+        if record is not None:
+            calls = [call for call in record.derivatives if call.targets and call.error is None]
+        for name, variable in named:
+            own = [one for one in calls if any(key(source) == key(variable) for source in one.sources)]
+            text = f"{subject} does not depend on it"
+            if record is not None and calls:
+                with cause_searched():
+                    source = call_source(record, (own or calls)[-1], variable, variable_name(variable))
+                    text = dependence(source, subject)
+            notes.append(UNCONNECTED.format(name, text))
+    return [*notes, *internal]
 
 
 def nothing_connected(order: OrderResult) -> OrderResult:

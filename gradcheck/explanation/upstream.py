@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.function import UPSTREAM, Function
-from gradcheck.autodiff.reverse import dense
+from gradcheck.autodiff.reverse import DerivativeRaisedError, dense
 from gradcheck.explanation.record import CodeRecord, RecordedOperation
 from gradcheck.explanation.user_code import at, definition_of, place_of
 from gradcheck.result import Cause, Diagnosis, Finding
@@ -25,7 +23,10 @@ def not_linear(
     function: Function, record: CodeRecord, finding: Finding, row: Array, coordinate: int
 ) -> Diagnosis | None:
     """Why a first derivative at a coordinate, under a cotangent (m,), is wrong for one multiple of it and not for 1."""
-    one, other = (function.gradients_of(factor * row[None]).values[0, coordinate] for factor in (1.0, UPSTREAM))
+    try:
+        one, other = (function.gradients_of(factor * row[None]).values[0, coordinate] for factor in (1.0, UPSTREAM))
+    except DerivativeRaisedError:  # for one of both alone
+        return None
     if not abs(UPSTREAM * one - other) > abs(UPSTREAM) * (finding.allowed or 0.0):
         return None
     culprit = next((event for event in record.operations if _forgets(event)), None)
@@ -55,14 +56,11 @@ def _forgets(event: RecordedOperation) -> bool:
     """Whether the gradient that an operation brought along is no multiple of what arrives."""
     if event.custom_gradient is None or event.backward is None:
         return False
-    with suppress(Exception):  # whatever somebody's gradient function raises
-        ones = [tf.ones_like(one) for one in event.outputs]
-        pairs = zip(_parts(event, ones), _parts(event, [UPSTREAM * one for one in ones]), strict=True)
-        return any(np.max(np.abs(UPSTREAM * a - b), initial=0) > ALIKE * np.max(np.abs(b), initial=0) for a, b in pairs)
-    return False
-
-
-def _parts(event: RecordedOperation, arriving: Sequence[Any]) -> list[Array]:
-    assert event.backward is not None
-    parts = tf.nest.flatten(event.backward(*arriving))
-    return [np.asarray(dense(part).numpy()) for part in parts if part is not None]
+    ones = [tf.ones_like(one) for one in event.outputs]
+    try:
+        both = [tf.nest.flatten(event.backward(*[factor * one for one in ones])) for factor in (1.0, UPSTREAM)]
+    except Exception:  # whatever somebody's gradient function raises
+        return False
+    given = ([np.asarray(dense(part).numpy()) for part in parts if part is not None] for parts in both)
+    pairs = zip(*given, strict=True)
+    return any(np.max(np.abs(UPSTREAM * a - b), initial=0) > ALIKE * np.max(np.abs(b), initial=0) for a, b in pairs)

@@ -31,9 +31,10 @@ class LighterLoss:
         self._losses.add(float(loss))
         try:
             other = self._timed(1, light)
-            self._same = loss.dtype == other.dtype and float(loss) == float(other)
-        except Exception:  # a step that cannot do without its update, whatever it says
+        except Exception:  # that of a step which cannot do without its update, whatever it says
             self._same = False
+        else:
+            self._same = loss.dtype == other.dtype and float(loss) == float(other)
         return loss
 
     def _timed(self, way: int, loss: Callable[[], Any]) -> Any:

@@ -42,6 +42,9 @@ from gradcheck.training.step_run import StepRun, unscaled
 
 Array = np.ndarray[Any, Any]
 
+OF_THE_STEP = (RuntimeError, UnrepeatableStepError)
+"""A run raises them where the step does, such as one that needs its update, or where it cannot be repeated."""
+
 
 class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked.
@@ -155,8 +158,8 @@ class StepRunner:
         # What a step changes is put back before every run.
         if not scaling or any(changed.holds(scale_variable(optimizer)) for optimizer in scaling):
             return frozenset()
-        with suppress(Exception), state_restored(), self._guard.active(), twice_the_scale(scaling):
-            again = self._run_without_update().recording.of_variables  # it may need its update to run
+        with suppress(*OF_THE_STEP), state_restored(), self._guard.active(), twice_the_scale(scaling):
+            again = self._run_without_update().recording.of_variables
         pairs = zip(run.recording.of_variables, again, strict=False)
         return frozenset(
             number
@@ -188,7 +191,7 @@ class StepRunner:
     def held(self) -> ChangedState:
         """What a step that draws random numbers changes besides its update, and what is put back for every run."""
         drawing = generators()
-        with suppress(Exception), state_restored() as snapshot, self._guard.active():  # it may need its update to run
+        with suppress(*OF_THE_STEP), state_restored() as snapshot, self._guard.active():
             names = executed_operations(self._run_without_update)
             used = tuple(generator for generator in drawing if generator.used)
             if used or any(map(is_random, names)):
@@ -199,7 +202,7 @@ class StepRunner:
         """What may make runs differ although everything that is known is put back."""
         try:
             return hidden_state(self._light_loss)
-        except Exception:  # a step that cannot do without its update
+        except Exception:  # that of a step which cannot do without its update
             return hidden_state(self.run)
 
     def _light_loss(self) -> Any:
@@ -248,7 +251,7 @@ class StepRunner:
             return self.step(*self.inputs)
         except UnrepeatableStepError:
             raise
-        except Exception as error:
+        except Exception as error:  # the step's own
             raise RuntimeError(
                 f"step raised {type(error).__name__}: {error}; it has to run before it can be checked"
             ) from error

@@ -13,21 +13,21 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.opening import open_function
-from gradcheck.autodiff.reverse import all_shaped
+from gradcheck.autodiff.reverse import WrongShapeError, all_shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import result_of
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
-from gradcheck.explanation.internal_errors import internal_errors_told
+from gradcheck.explanation.internal_errors import cause_searched, internal_errors_told
 from gradcheck.explanation.not_finite_value import value_origin
 from gradcheck.explanation.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.training.gradient_changes import GradientChange, alike, dense
-from gradcheck.training.runner import StepRunner
+from gradcheck.training.runner import OF_THE_STEP, StepRunner
 from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
@@ -65,7 +65,13 @@ class StepCheck:
     learning_rate: float | None = None
 
     def result(self) -> Result:
-        """The verdict on the gradients and the update."""
+        """The verdict on the gradients and the update, with notes on internal errors in the search for a cause."""
+        with internal_errors_told() as internal:
+            result = self._result()
+        order = result.orders[1]
+        return replace(result, orders={1: replace(order, notes=(*order.notes, *internal))})
+
+    def _result(self) -> Result:
         unconnected = self.runner.unconnected
         names = tuple(variable_name(one) or "a variable" for one in unconnected)
         about = unconnected_notes(self.runner.recorded, list(zip(names, unconnected, strict=True)), "the loss")
@@ -124,7 +130,7 @@ class StepCheck:
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients used, or on those before they were clipped or averaged."""
         if not np.isfinite(loss := float(self._run.loss)):
-            raise ValueError(NOT_FINITE.format(loss=loss, origin=self._origin() or UNSEEN))
+            raise ValueError(NOT_FINITE.format(loss=loss, origin=value_origin(self.runner.recorded) or UNSEEN))
         if self._overflows():
             note = OVERFLOW.format(scale=f"{self._run.scale:g}")
             count = sum(value.size for value in self._run.before)
@@ -137,15 +143,7 @@ class StepCheck:
         order = self._compare(lambda run: run.gradients)
         if order.verdict != Verdict.MISMATCH:
             return order
-        return self._check_unchanged() or replace(order, findings=tuple(map(self._explained, order.findings)))
-
-    def _origin(self) -> str:
-        """Where a loss that is not finite comes from; empty where no operation is seen, as those of a session."""
-        with internal_errors_told() as notes:
-            record = self.runner.recorded()
-            targets = [call.targets for call in record.derivatives]
-            origin = value_origin(record, targets or record.result)
-        return "; ".join(one for one in (origin, *notes) if one)
+        return self._check_unchanged() or replace(order, findings=tuple(map(self._searched, order.findings)))
 
     def _overflows(self) -> bool:
         """Whether the optimizer skips a step whose gradients are infinite, or NaN, only because its loss was scaled."""
@@ -212,11 +210,15 @@ class StepCheck:
 
     def _only_scaled(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> bool:
         """Whether at other weights the gradients are multiplied by the same number."""
-        variables, beside = self.runner.variables, None
-        with suppress(Exception), variables_restored(variables):  # the step may not run there
+        variables = self.runner.variables
+        with variables_restored(variables):
             for variable in variables:
                 variable.assign(variable.numpy() * (1 + ASIDE) + ASIDE)
-            beside = again(self.runner.run())
+            try:
+                run = self.runner.run()
+            except OF_THE_STEP:
+                return False
+            beside = again(run)
         return beside is not None and change.same_factors(beside)
 
     def _clipped_by_hand(self, change: GradientChange) -> str | None:
@@ -246,10 +248,11 @@ class StepCheck:
                 tape.watch(variables)
                 loss = self.runner.connected_loss()
             gradients = tape.gradient(loss, variables)
+        except Exception:  # whatever the step's operations and their gradient functions raise: there is none then
+            gradients = []
+        with suppress(WrongShapeError):
             if any(gradient is not None for gradient in gradients):
                 return all_shaped(gradients, variables), 0.0
-        except Exception:  # whatever the step's operations raise, there is no such gradient then
-            pass
         function = open_function(self.runner.loss, (), variables)
         if function.point.size > MAX_ELEMENTS:
             return None, 0.0
@@ -260,6 +263,11 @@ class StepCheck:
         pairs = zip(function.parts, function.sources, strict=True)
         values = (from_coordinates(estimate.value[part, 0], one.shape, one.value.dtype) for part, one in pairs)
         return list(values), float(estimate.bound.max())
+
+    def _searched(self, finding: Finding) -> Finding:
+        with cause_searched():
+            return self._explained(finding)
+        return finding
 
     def _explained(self, finding: Finding) -> Finding:
         """The finding with what the step did to a gradient that was right when its tape gave it."""
