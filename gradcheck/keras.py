@@ -218,7 +218,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         """Let the training go on whatever fails inside; what it was is told later, where warnings may be errors."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # of the model, of TensorFlow or of ours: the training goes on
             self._failed = True
             self._doubts.append(raised(error))
 

@@ -150,6 +150,10 @@ class Function(Problem):
     def same_gradients(self) -> bool:
         return not self.plain
 
+    @property
+    def rounds_inside(self) -> bool:
+        return self.noisy is not None
+
     def perturbed(self, draw: int) -> Function:
         return (self.noisy and self.noisy(draw)) or self
 

@@ -59,6 +59,11 @@ class Problem(ABC):
         """Whether the derivatives of a float64 form are taken by the formulas of the problem that it is the form of."""
         return True
 
+    @property
+    def rounds_inside(self) -> bool:
+        """Whether a float64 form can be perturbed by units of the low precision that it is the form of."""
+        return False
+
     @cached_property
     def terms(self) -> float:
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""

@@ -35,7 +35,7 @@ SCATTER = 4.0
 
 
 @dataclass(frozen=True)
-class Rows:
+class PulledBack:
     """Cotangents (l, m), and autodiff's products with them (l, n); `wide` takes those of the float64 form."""
 
     weights: Array
@@ -59,7 +59,7 @@ class Probes:
     columns: tuple[int | None, ...]
     finite: Array
 
-    def rows(self, weights: Array) -> Rows:
+    def rows(self, weights: Array) -> PulledBack:
         """Cotangents (l, m) with autodiff's products. Raises DerivativeRaisedError and WrongShapeError."""
         form = self.problem.in_float64 if self.problem.precision > EPS64 else None
 
@@ -71,7 +71,7 @@ class Probes:
             except (DerivativeRaisedError, WrongShapeError):
                 return None
 
-        return Rows(weights, self.pulled(weights), wide)
+        return PulledBack(weights, self.pulled(weights), wide)
 
     def pulled(self, weights: Array) -> Array:
         """Autodiff's products (l, n) with cotangents (l, m), zero where the gradient is not finite."""
@@ -79,7 +79,7 @@ class Probes:
         return values if self.finite.all() else np.where(self.finite, values, 0.0)
 
     def test(
-        self, estimate: Estimate, rows: Rows, rounding: Array | float
+        self, estimate: Estimate, rows: PulledBack, rounding: Array | float
     ) -> tuple[Comparison, tuple[int, int] | None]:
         """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
         weights, pulled = rows.weights, rows.pulled
@@ -117,7 +117,7 @@ class Probes:
         line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
         return table, (int(line), int(row))
 
-    def _lost(self, rows: Rows) -> Array | None:
+    def _lost(self, rows: PulledBack) -> Array | None:
         """What each test (k, l) may lose in low precision, beside the gradient of the float64 form, if there is one.
 
         The signs of a probe know nothing of those of the roundings, which is why these add up as random ones do.
@@ -127,12 +127,12 @@ class Probes:
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
 
-    def _left_of_zero(self, rows: Rows) -> Array:
+    def _left_of_zero(self, rows: PulledBack) -> Array:
         """The rounding (l,) of a whole gradient, each entry times the magnitude of its coordinate."""
         sizes = np.nan_to_num(np.abs(rows.pulled)) @ magnitudes(self.problem.point)
         return ulp_rounding(sizes, self.problem.precision)
 
-    def _wanted(self, rows: Rows) -> Array:
+    def _wanted(self, rows: PulledBack) -> Array:
         """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
         if not self.tolerance.given:
             return np.zeros((len(self.directions), len(rows.weights), 1))
@@ -141,19 +141,19 @@ class Probes:
         relative = np.nan_to_num((self.tolerance.rtol or 0.0) * np.abs(rows.pulled), posinf=0.0)
         return np.asarray(moves * (absolute + relative))
 
-    def _waived(self, rows: Rows) -> Array:
+    def _waived(self, rows: PulledBack) -> Array:
         """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
         return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
 
-    def stated(self, table: Comparison, rows: Rows) -> Comparison:
+    def stated(self, table: Comparison, rows: PulledBack) -> Comparison:
         """The tests, of which the tolerance allows as much as it does of the largest term."""
         return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
 
-    def _each(self, rows: Rows) -> bool:
+    def _each(self, rows: PulledBack) -> bool:
         """Whether the outputs are taken one by one."""
         return len(rows.weights) == self.problem.outputs
 
-    def shown(self, table: Comparison, rows: Rows) -> Array:
+    def shown(self, table: Comparison, rows: PulledBack) -> Array:
         """Which coordinates (n,) are seen in a test."""
         n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
         if len(self.directions) >= n:
@@ -169,7 +169,7 @@ class Probes:
         visible = np.where(self._vanish(parts), moves * largest, parts) >= self._least(table) * (largest > 0)
         return np.asarray(np.all(visible, axis=(0, 1)))
 
-    def shown_outputs(self, table: Comparison, estimate: Estimate, rows: Rows) -> Array:
+    def shown_outputs(self, table: Comparison, estimate: Estimate, rows: PulledBack) -> Array:
         """Which outputs (m,) are seen in a test."""
         m = self.problem.outputs
         if not len(rows.weights) < m <= SMALL:
@@ -177,7 +177,7 @@ class Probes:
         parts = np.abs(estimate.value[:, None, :] * rows.weights)
         return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
 
-    def tolerated(self, table: Comparison, rows: Rows) -> Array:
+    def tolerated(self, table: Comparison, rows: PulledBack) -> Array:
         """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
 
         One whose derivative is zero, beside the bound, asks for no relative resolution.
@@ -189,6 +189,18 @@ class Probes:
         wanted = self._wanted(rows)
         shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
         return np.asarray(shown & (self.directions != 0)[:, None, :])
+
+    def weighed(self, table: Comparison, rows: PulledBack) -> Comparison:
+        """The tests of few coordinates, in which one without a derivative has the share that the largest would have."""
+        n, shares = self.directions.shape[1], np.array(table.shares)
+        if not len(self.directions) < n <= SMALL:
+            return table
+        largest = np.max(np.abs(rows.pulled), axis=1)
+        for number, part in enumerate(self.problem.parts):
+            moved = np.max(np.abs(self.directions[:, part]), axis=1, initial=0.0)
+            nothing = ~np.abs(rows.pulled[:, part]).any(axis=1)
+            shares[:, :, number] = np.where(nothing, np.multiply.outer(moved, largest), shares[:, :, number])
+        return replace(table, shares=shares)
 
     def _least(self, table: Comparison) -> float:
         """The least term of which an error of a small share would show."""

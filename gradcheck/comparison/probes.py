@@ -24,7 +24,7 @@ from gradcheck.comparison.lines import (
     ulp_rounding,
 )
 from gradcheck.comparison.own_rounding import slope_rounding
-from gradcheck.comparison.probe_pairs import SMALL, Probes, Rows
+from gradcheck.comparison.probe_pairs import SMALL, Probes, PulledBack
 from gradcheck.comparison.resolution import shares_of
 from gradcheck.comparison.second_order import SHARE, WIDE
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
@@ -211,7 +211,7 @@ class _Probing(Probes):
         estimate = first_look(sampled, len(self.directions), enough)
         return estimate if estimate.conclusive.all() else None
 
-    def _glance(self, estimate: Estimate, rows: Rows) -> _Glance | None:
+    def _glance(self, estimate: Estimate, rows: PulledBack) -> _Glance | None:
         """The probes with these cotangents, if they agree.
 
         They agree within a tenth of what is allowed, so that an error of two tenths would have shown.
@@ -222,7 +222,7 @@ class _Probing(Probes):
         if not self.tolerance.given and (table.excess() > 1 / EXCLUSION).any():
             return None
         shown = self.shown(table, rows), self.shown_outputs(table, estimate, rows)
-        return _Glance(self.stated(table, rows), *shown)
+        return _Glance(self.weighed(self.stated(table, rows), rows), *shown)
 
     def tables(self) -> list[Comparison]:
         """The probes beside close estimates, and again without what they show, for what does not show beside it."""
@@ -338,7 +338,7 @@ class _Probing(Probes):
             entries = replace(entries, columns=(None,), rows=tuple(map(int, outputs[still])), shares=shares)
             clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
             if self.tolerance.given:
-                each = Rows(rows[still], pulled[still], lambda: None)
+                each = PulledBack(rows[still], pulled[still], lambda: None)
                 clear &= replace(self, directions=line).tolerated(entries, each)[0][:, part].all(axis=1)
             if clear.any():
                 tables.append(_of_rows(entries, clear))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ def summarise(
         resolution=resolution,
         relative_resolution=relative,
         by_source=tuple(
-            SourceResolution(source.name, sight.absolute, sight.relative)
+            SourceResolution(source.name, *(nan if isnan(one) else one for one in (sight.absolute, sight.relative)))
             for source, sight in zip(sources, sights, strict=True)
         ),
         compared=max(sum(map(_compared, comparisons, left)) - hidden, 0),

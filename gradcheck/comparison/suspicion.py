@@ -132,14 +132,16 @@ def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array,
 
     With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
     are divided. A function that is constant on the sample, such as a vanishing imaginary part, does not show its
-    terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a float64 form.
+    terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a float64
+    form whose inner values are perturbed by its units.
     """
     weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
     terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
     size = np.max(magnitudes(problem.point)) * weights
     terms = np.where(constant(sample), np.maximum(terms, size), terms)
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision = problem.precision if problem.in_float64 is None else problem.roundoff
+        measured = problem.in_float64 is not None and problem.in_float64.rounds_inside
+        precision = problem.roundoff if measured else problem.precision
         return np.asarray(EXCLUSION * ULPS * precision * terms / lengths)
 
 

@@ -57,7 +57,7 @@ class WatchedStep:
         for number, sources in enumerate(found):
             try:
                 checked.append((sources, self.walk(data, number, sources).along(directions)))
-            except Exception as error:
+            except Exception as error:  # of the step or of ours: the training goes on
                 checked.append((sources, raised(error)))
         return checked
 

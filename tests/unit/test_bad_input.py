@@ -304,9 +304,13 @@ def test_a_result_whose_shape_is_not_the_same_twice() -> None:
 
 
 def test_random_operations_in_a_traced_function_are_named() -> None:
-    result = check(tf.function(lambda x: x * tf.random.uniform((), dtype=tf.float64)), 1.0)
-    assert result.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
-    assert "it runs RandomUniform, whose state cannot be put back" in str(result)
+    drawing = tf.function(lambda x: x * tf.random.uniform((), dtype=tf.float64))
+    eager = check(drawing, 1.0)
+    assert eager.verdict == "agree"
+    assert "a tf.function draws other numbers than eager code does" in str(eager)
+    traced = check(drawing.get_concrete_function(tf.TensorSpec((), tf.float64)), 1.0)
+    assert traced.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
+    assert "it runs RandomUniform, whose state cannot be put back" in str(traced)
 
 
 def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there() -> None:
