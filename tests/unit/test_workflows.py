@@ -83,6 +83,7 @@ def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
     ci, weekly = ((ROOT / ".github" / "workflows" / f"{name}.yml").read_text() for name in ("ci", "weekly"))
     assert "- run: .ci/install-extras\n      - run: .ci/run-extras\n" in ci
     assert "- run: .ci/install stable benchmark\n      - run: .ci/exhaustive " in weekly
+    assert "- run: .ci/install stable\n      - run: .ci/probability\n" in weekly  # where tests/probability is collected
 
 
 STEP, JOB = re.compile(r"^ {6}- ", re.MULTILINE), re.compile(r"^ {2}(?=[\w-]+:$)", re.MULTILINE)
