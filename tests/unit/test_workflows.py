@@ -72,7 +72,7 @@ def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
 
 def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
     """A test that is skipped where a package or a program is missing would else never run in CI."""
-    script = (ROOT / ".ci" / "run-extras").read_text()
+    script = "".join((ROOT / ".ci" / name).read_text() for name in ("run-extras", "probability"))
     run = [ROOT / path for path in re.findall(r"\btests/[\w/.]+", script)]
     assert run
     assert all(path.exists() for path in run)
