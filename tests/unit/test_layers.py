@@ -30,7 +30,7 @@ RANK = layers((ROOT / "README.md").read_text(encoding="utf-8"))
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
-    *("gradcheck", "strategies", "tests", "reports"),
+    *("findings", "gradcheck", "strategies", "tests", "reports"),
 }
 LONGEST = 400
 PACKAGE = "gradcheck.__init__"
