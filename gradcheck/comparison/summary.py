@@ -162,7 +162,7 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Se
     """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
     # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
     least = np.concatenate(list(map(np.ravel, errors)))
-    seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least)
+    seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least) & np.isfinite(whole.autodiff)
     contributions = [np.nan if table.contribution is None else _of_probes(table) for table in comparisons]
     shapes = [table.verdict.shape for table in comparisons]
     contribution = np.concatenate(
