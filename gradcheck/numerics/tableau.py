@@ -100,7 +100,8 @@ def vanishing(column: Array, rounding: Array, resolved: Array, stencil: Stencil)
     reach = np.logical_and.accumulate(falls[::-1], axis=0)[::-1]
     contradicted = np.zeros(resolved.shape, bool)
     contradicted[:-FINER] = resolved[FINER:]
-    bounds = np.where(reach & contradicted[:, :, None], SAFETY * high, np.inf)
+    seen = np.sum(reach & (low > 0), axis=0) >= FINER  # what is lost in rounding shows nothing
+    bounds = np.where(reach & contradicted[:, :, None] & seen, SAFETY * high, np.inf)
     return bounds.min(axis=0), np.argmax(reach, axis=0)
 
 

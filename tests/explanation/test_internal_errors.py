@@ -143,6 +143,7 @@ def test_assert_step_and_the_monitor_say_it(broken: Callable[[Any], None]) -> No
     broken(diagnosis)
     model = keras.Sequential([keras.layers.Dense(1, activation=wrong_sine)])
     model.compile("sgd", "mse")
+    model.build((None, 2))  # else the monitor waits for the second batch
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(np.ones((4, 2)), np.ones(4), verbose=0, callbacks=[GradientMonitor()])
