@@ -168,7 +168,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if WORKER not in item.config.stash or not _hunts(item):
         return (yield)
     with worker(item.config).hunting():
-        return (yield)
+        try:
+            return (yield)
+        except Exception as error:
+            _findings(error)  # completed here, what they run is recorded and has its limit
+            raise
 
 
 @pytest.hookimpl(wrapper=True)

@@ -115,6 +115,8 @@ def node_checks(
         reasons = ", ".join(result.reasons)
         if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
             reasons = result.findings[0].reason
+        elif result.findings and reasons:
+            reasons = f"other elements are inconclusive ({reasons})"
         check = NodeCheck(position, result.verdict, detail=reasons)
         if element is not None:
             check = replace(check, autodiff=element.autodiff, difference=element.difference, bound=element.bound)

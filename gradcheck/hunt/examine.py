@@ -19,6 +19,7 @@ from gradcheck.hunt.evidence import NodeTrials, completed, finding_of, node_tria
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match
+from gradcheck.hunt.off_kinks import moved
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -28,11 +29,14 @@ class Found(GradientMismatch):
 
     found: GraphFinding
     node_trial: NodeTrials
+    defects: Sequence[Defect] | None
 
     @cached_property
     def finding(self) -> GraphFinding:
-        """The finding with all that its report shows."""
-        return completed(self.found, self.node_trial)
+        """The finding, off kinks where it is wrong there, too, with all that its report shows."""
+        found = moved(self.found, self.node_trial, self.defects)
+        monitor.current().before(lambda: found.graph)
+        return completed(found, self.node_trial)
 
 
 @contextmanager
@@ -81,7 +85,7 @@ def examine(
         if match(found, defects=defects) is None:
             made = failure_class(found.findings[0].kind, found.culprit, order, found.taken)
             failure = made(f"{checked.result}\n{graph}", checked.result)
-            failure.found, failure.node_trial = found, node_trial
+            failure.found, failure.node_trial, failure.defects = found, node_trial, defects
             now.fail(graph, failure)
             raise failure from None
     return checked

@@ -47,7 +47,7 @@ class Example:
 class NodeCheck:
     """A node's own derivative, checked at its actual arguments: the worst element, where there is one.
 
-    `detail` says what was raised, or why the comparison is inconclusive.
+    `detail` says what was raised, or why the comparison is inconclusive, in whole or beside a wrong element.
     """
 
     position: int

@@ -229,6 +229,24 @@ def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pyteste
     assert len(written(pytester.path / "reports")) == 8
 
 
+def test_what_a_finding_runs_once_it_is_shrunk_is_recorded_as_running(pytester: pytest.Pytester) -> None:
+    completed = """
+    class Completed(Wrong):
+        @functools.cached_property
+        def finding(self):
+            assert monitor.current().listeners
+            return finding("sin")
+
+    def test_two(gradcheck_coverage):
+        raise Completed()
+    """
+    imports = "import functools\n    from gradcheck.hunt import monitor"
+    pytester.makepyfile(FINDING.replace("import types", imports) + completed)
+    result = run_here(pytester, "-k", "two")
+    result.assert_outcomes(failed=1)
+    assert "new finding: sin" in result.stdout.str()
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -132,10 +132,22 @@ def _view(found: GraphFinding) -> dict[str, Any]:
         "graph_text": "\n".join(graph_lines(found)),
         "compared": any(wrong.difference is not None for wrong in found.findings),
         "elements": [(places[element.coordinate], element) for element in found.elements],
+        "left_open": left_open(found),
         "named": lambda place: element_name(found.graph, place),
         "nodes": [(node, names[node.position], expression(nodes[node.position], names)) for node in found.nodes],
         "needed": needed(found.graph),
     }
+
+
+def left_open(found: GraphFinding) -> str:
+    """A sentence about the elements that are inconclusive; nothing where there are none."""
+    count = sum(element.verdict == Verdict.INCONCLUSIVE for element in found.elements)
+    if not count:
+        return ""
+    return (
+        f"{count} of {len(found.elements)} elements cannot be decided at these inputs: once the derivative is "
+        "corrected, python -m gradcheck replay may answer 'cannot tell'."
+    )
 
 
 def needed(graph: Graph) -> str:
