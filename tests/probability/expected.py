@@ -283,8 +283,5 @@ UNDECIDED = {
         {2: {ILL, COARSE}}, "Wrong: -4.4 is right, autodiff gives 0. The distance is not smooth there, the kernel is."
     ),
     "kernel MaternThreeHalves, coincident": Undecided({2: {COARSE}}, "Third derivatives jump there."),
-    "kernel RationalQuadratic, coincident": Undecided(
-        {1: {COARSE}}, "Right: the derivatives along six of seven are 0."
-    ),
     "log_cosh, at 0": Undecided({1: {ILL}}, "Right: 0. Within 1e-50 of 0 the function is |x|."),
 }
