@@ -170,7 +170,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     with worker(item.config).hunting():
         try:
             return (yield)
-        except Exception as error:
+        except Exception as error:  # of the test: it is raised again
             _findings(error)  # completed here, what they run is recorded and has its limit
             raise
 
