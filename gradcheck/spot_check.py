@@ -362,8 +362,8 @@ class _Look:
 
     @property
     def noticed(self) -> float:
-        """The error that would have been noticed, however close the look."""
-        return MARGIN * (GRANTED * self.allowed + (0.0 if self.wrong else self.error))
+        """The error that would have been noticed, however close the look; one that is wrong was noticed by this one."""
+        return self.allowed if self.wrong else MARGIN * (GRANTED * self.allowed + self.error)
 
     @property
     def wrong(self) -> bool:
