@@ -8,6 +8,7 @@ import pytest
 
 from gradcheck.numerics.difference import Estimate, difference_quotient, first_difference
 from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil, coordinate_steps, sample
+from gradcheck.numerics.tableau import vanishing
 
 Array = np.ndarray[Any, Any]
 EPS32 = 2.0**-24
@@ -234,3 +235,21 @@ def test_the_bound_holds_where_the_row_steps_over_a_kink_of_the_slope(stencil: S
     error = np.abs(estimate.value[:, 0] - (1 + np.abs(x - 1.0)) ** -2.0)
     assert estimate.conclusive.sum() > 500
     assert not (estimate.conclusive[:, 0] & (error > estimate.bound[:, 0])).any()
+
+
+@pytest.mark.parametrize("power", [3, 4, 6])
+@pytest.mark.parametrize("side", [0.0, 1.0])
+def test_a_power_that_vanishes_to_both_sides_has_a_slope_of_zero(power: int, side: float) -> None:
+    estimate = at(lambda p: np.where(p < 0, side, 1.0) * np.abs(p) ** power, 0.0, FIRST)
+    assert estimate.conclusive[0, 0]
+    assert abs(estimate.value[0, 0]) <= estimate.bound[0, 0] < 1e-8
+
+
+def test_differences_that_end_on_a_stair_do_not_vanish() -> None:
+    """Those of a power fall to the last step; those of a function of few digits are zero at once."""
+    steps = FIRST.steps[:, None, None]
+    power, resolved = 1e3 * steps**2, np.ones((FIRST.count, 1), bool)
+    for sizes, bounded in ((power, True), (np.where(power > 1e-3, power, 0.0), False)):
+        bound, widest = vanishing(sizes, np.full(sizes.shape, 1e-14), resolved, FIRST)
+        assert np.isfinite(bound[0, 0]) == bounded
+        assert not bounded or widest[0, 0] == 0
