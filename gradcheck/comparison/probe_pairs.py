@@ -199,7 +199,7 @@ class Probes:
         for number, part in enumerate(self.problem.parts):
             moved = np.max(np.abs(self.directions[:, part]), axis=1, initial=0.0)
             nothing = ~np.abs(rows.pulled[:, part]).any(axis=1)
-            shares[:, :, number] = np.where(nothing, np.multiply.outer(moved, largest), shares[:, :, number])
+            shares[:, :, number] = np.maximum(shares[:, :, number], nothing * np.multiply.outer(moved, largest))
         return replace(table, shares=shares)
 
     def _least(self, table: Comparison) -> float:

@@ -96,6 +96,15 @@ def test_a_derivative_of_zero_is_seen_to_be_zero() -> None:
         assert [finding.input for finding in wrong.findings] == ["y"]
 
 
+@pytest.mark.parametrize("size", [3, 8, 30])
+def test_a_point_where_all_derivatives_are_zero_agrees(size: int) -> None:
+    x = np.zeros(size)
+    assert check(lambda x: tf.reduce_sum(x**2) + tf.reduce_prod(x), x, order=2).verdict == "agree"
+    wrong = scaled(2.0)
+    off = check(lambda x: tf.reduce_sum(wrong(x - 1e-3) ** 2 - 1e-6 + 2e-3 * x), x)
+    assert off.verdict == "mismatch"
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_sum_of_hundreds_of_rows_in_low_precision_says_what_it_sees(dtype: str) -> None:
     rng = np.random.default_rng(0)
