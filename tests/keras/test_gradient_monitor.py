@@ -496,7 +496,7 @@ def test_random_operations_without_a_seed_are_held_fixed() -> None:
     finally:
         tf.random.set_seed(before)
     assert [check.verdict for check in monitor.checks] == ["agree", "agree"]
-    assert history["gradient_error"][0] < history["gradient_resolution"][0] < 0.01
+    assert history["gradient_error"][0] < history["gradient_resolution"][0] < 0.05
 
 
 def test_it_is_found_under_its_name() -> None:
