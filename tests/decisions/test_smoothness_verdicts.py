@@ -80,7 +80,12 @@ def test_the_slopes_are_looked_at_per_output_and_not_after_a_projection() -> Non
     assert {finding.kind for finding in found} == {Kind.SUBDIFFERENTIAL}
 
 
-@pytest.mark.parametrize("f", [lambda x: x * tf.abs(x), lambda x: tf.abs(x) ** 1.5, lambda x: relu(x) ** 2])
+def test_an_infinite_curvature_is_checked_at_first_order_and_is_not_nan() -> None:
+    result = check(lambda x: tf.abs(x) ** 1.5, 0.0, order=2)
+    assert [(one.order, one.kind) for one in result.findings] == [(2, Kind.NON_FINITE)]
+
+
+@pytest.mark.parametrize("f", [lambda x: x * tf.abs(x), lambda x: relu(x) ** 2])
 def test_curvature_jumps_are_checked_at_first_order_only(f: Any) -> None:
     result = check(f, 0.0, order=2)
     assert verdicts(result) == ("agree", "inconclusive")

@@ -57,6 +57,7 @@ def test_layers_are_decided(policy: str, name: str) -> None:
     x = tf.cast(np.random.default_rng(3).normal(size=shape), "bfloat16" if policy == "bfloat16" else "float32")
     if name == "LSTM":  # Keras draws an orthogonal matrix, for which there is no kernel in less than float32
         make = partial(make, recurrent_initializer="glorot_uniform")
+    keras.utils.set_random_seed(0)
     layer = make(dtype=policy)
     layer(x)
     variables = [variable.value for variable in layer.trainable_variables] or None
