@@ -16,7 +16,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import as_array
 from gradcheck.autodiff.reverse import Tensors
-from gradcheck.autodiff.state import advances_generator, draws_at_random, nodes_of, observe_operations
+from gradcheck.autodiff.state import advances_random_state, draws_at_random, nodes_of, observe_operations
 
 Array = np.ndarray[Any, Any]
 
@@ -97,7 +97,7 @@ class _Observation:
             return  # a function is traced: its call follows
         began = time.process_time()
         self.draws = self.draws or (context.global_seed() is None and draws_at_random(name))
-        if draws_at_random(name) or advances_generator(name):
+        if advances_random_state(name):
             self.drawn += [(name, output) for output in outputs]
         coarse = [tensor for tensor in (*inputs, *outputs) if ROUNDOFF.get(tensor.dtype.name, 0.0) > FLOAT64]
         if any(tensor._id in self.moved for tensor in inputs):

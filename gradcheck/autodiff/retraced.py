@@ -20,7 +20,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.kernels import IN_FLOAT64
 from gradcheck.autodiff.perturbation import EXACT
 from gradcheck.autodiff.single_operation import AS_THEY_ARE, run_alone
-from gradcheck.autodiff.state import advances_generator, draws_at_random
+from gradcheck.autodiff.state import advances_random_state
 
 WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
 ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
@@ -92,13 +92,9 @@ class Retraced:
         return [one.wide for one in self._run(graph, known)]
 
     def _random_numbers(self, graph: Any) -> dict[Any, TraceTensor]:
-        """What the operations that draw random numbers draw, if these are the ones that drew them before."""
-        drawing = [
-            tensor
-            for op in graph.get_operations()
-            if draws_at_random(op.type) or advances_generator(op.type)
-            for tensor in op.outputs
-        ]
+        """The numbers that were drawn, by the tensors of the operations that draw; none where these are others."""
+        operations = filter(lambda op: advances_random_state(op.type), graph.get_operations())
+        drawing = [tensor for op in operations for tensor in op.outputs]
         pairs = list(zip(drawing, self._drawn, strict=False))
         if len(drawing) != len(self._drawn) or any(
             (tensor.op.type, tensor.dtype) != (name, value.dtype) or not tensor.shape.is_compatible_with(value.shape)

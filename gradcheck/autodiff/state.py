@@ -297,18 +297,14 @@ def draws_at_random(name: str) -> bool:
     return definition is not None and any(attribute.name == "seed2" for attribute in definition.attr)
 
 
-def advances_generator(name: str) -> bool:
-    """Whether an operation draws from a generator's variable, which it advances, or advances it alone.
+def advances_random_state(name: str) -> bool:
+    """Whether an operation advances a random state: its own, or a generator's variable.
 
-    >>> advances_generator("RngReadAndSkip"), advances_generator("StatelessRandomUniformV2")
-    (True, False)
+    >>> [advances_random_state(one) for one in ("RandomUniform", "RngReadAndSkip", "StatelessRandomUniformV2")]
+    [True, True, False]
     """
     definition = op_def_registry.get(name)
-    return definition is not None and definition.is_stateful and not SEEDS.isdisjoint(_inputs(definition))
-
-
-def _inputs(definition: Any) -> set[str]:
-    return {argument.name for argument in definition.input_arg}
+    return definition is not None and definition.is_stateful and is_random(name)
 
 
 def is_random(name: str) -> bool:
@@ -318,7 +314,8 @@ def is_random(name: str) -> bool:
     (True, True, False)
     """
     definition = op_def_registry.get(name)
-    return draws_at_random(name) or (definition is not None and not SEEDS.isdisjoint(_inputs(definition)))
+    inputs = () if definition is None else (argument.name for argument in definition.input_arg)
+    return draws_at_random(name) or bool(SEEDS.intersection(inputs))
 
 
 def _holds_resource(definition: Any) -> bool:
