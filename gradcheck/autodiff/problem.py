@@ -29,6 +29,12 @@ class Problem(ABC):
         """Where the coordinates of each source lie; by default there is one source."""
         return (slice(0, self.point.size),)
 
+    @cached_property
+    def smallest(self) -> float:
+        """The smallest magnitude of a coordinate that is not zero; infinite where all are."""
+        sizes = np.abs(self.point)
+        return float(np.min(sizes, initial=np.inf, where=sizes > 0))
+
     @property
     @abstractmethod
     def outputs(self) -> int:

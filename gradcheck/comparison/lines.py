@@ -174,7 +174,7 @@ def _steps_inside(problem: Problem, directions: Array, stencil: Stencil, eps: fl
     A tiny coordinate is taken for a larger one, which leaves the domain of log at 1e-300.
     """
     point, steps = problem.point, largest_steps(problem.point, directions, stencil, eps=eps)
-    if not np.any((point != 0) & (np.abs(point) < least_magnitude(typical_magnitude(point), eps))):
+    if problem.smallest >= least_magnitude(typical_magnitude(point), eps):
         return steps
     own = largest_steps(point, directions, stencil, eps=eps, own=True)
     finest = steps * stencil.steps[-1]
