@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Reason, check
+from gradcheck import Reason
+from tests.verdicts import check
 
 WRONG = (0.0, -1.0, 1.1, 1.5)
 """Factors of a gradient."""

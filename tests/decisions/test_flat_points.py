@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
+from tests.verdicts import check
 
 
 def smootherstep(x: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
+from tests.verdicts import check
 
 GENERATOR = tf.random.Generator.from_seed(1)
 

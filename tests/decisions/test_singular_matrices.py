@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import check
+from tests.verdicts import check
 
 
 def determinant(factor: float = 1.0) -> Any:
