@@ -242,7 +242,7 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
             continue
         try:
             problem.value(moved)
-        except Exception as error:  # that of f, whatever it is, is told
+        except Exception as error:  # f's, which the note quotes
             said = str(error).split("\n")[0][:SAID]
             note = f"f raised {type(error).__name__} at inputs beside the ones given: {said}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
@@ -379,7 +379,7 @@ def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) 
 
 
 def _message(name: str, result: Result, label: str, *, argument: bool = False) -> str:
-    """That of `failure`, and what internal errors kept from being found."""
+    """The message of `failure`, with a note on each internal error in the search for a cause."""
     notes = [note for order in result.orders.values() for note in order.notes if note.startswith(NOT_FOUND)]
     return "\n\n".join([failure(name, result, label, argument=argument), *dict.fromkeys(notes)])
 

@@ -120,7 +120,7 @@ def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
 
 
 def py_function_as_it_is(original: Any, **call: Any) -> Any:
-    """What tf.py_function runs eagerly is run as it is: its operations are seen, and differentiated more than once."""
+    """Call the function of an eager tf.py_function itself, whose operations are then seen, and differentiated twice."""
     types = call["Tout"]
     if not (call.get("use_eager_py_func") and tf.executing_eagerly() and types) or call.get("is_grad_func"):
         return original(**call)

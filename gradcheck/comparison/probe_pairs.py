@@ -31,7 +31,7 @@ In less than float64, whose roundings add up in a sum, to the square root of its
 """
 
 SCATTER = 4.0
-"""So many times the root of the sum of the squares of many roundings, their signs at random, bounds their sum."""
+"""The sum of many roundings with random signs is at most this many times the root of the sum of their squares."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PulledBack:
 
     @cached_property
     def gaps(self) -> Array | None:
-        """What the products lost in low precision, (l, n); None where that cannot be told."""
+        """The rounding errors (l, n) of the products in low precision; None where there is no float64 form."""
         wide = self.wide()
         return None if wide is None else self.pulled - wide
 
@@ -118,9 +118,9 @@ class Probes:
         return table, (int(line), int(row))
 
     def _lost(self, rows: PulledBack) -> Array | None:
-        """What each test (k, l) may lose in low precision, beside the gradient of the float64 form, if there is one.
+        """The rounding error of each test (k, l) in low precision, by the float64 form's gradient, if there is one.
 
-        The signs of a probe know nothing of those of the roundings, which is why these add up as random ones do.
+        The signs of a probe are independent of those of the rounding errors, which add up as random ones do.
         """
         if self.problem.precision <= EPS64 or rows.gaps is None:
             return None

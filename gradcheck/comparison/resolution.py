@@ -21,10 +21,10 @@ from gradcheck.result import Reason, Verdict
 Array = np.ndarray[Any, Any]
 
 EARNED = 0.1
-"""An error of so much of a source's own derivative has to show, else nothing is said of it."""
+"""The relative error of a source's own derivative that has to be noticed for an agreement."""
 
 MARGIN = 1 / (1 - EARNED)
-"""What is allowed, and a source's share, may themselves grow by about as much with such an error."""
+"""Such an error may also change what is allowed and a source's share, by about as much."""
 
 
 def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], little: Array) -> Array:
