@@ -72,10 +72,7 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What is left where terms cancel agrees up to their rounding, which is next to zero where nothing is left."""
     small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff)
-    allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
-    nothing = small & (np.abs(comparison.difference) <= comparison.bound)
-    little = np.where(nothing, np.maximum(comparison.little, evidence.residue / EXCLUSION), comparison.little)
-    return replace(comparison, allowed=allowed, little=little).marked(small, Verdict.AGREE)
+    return _allowed(comparison, small, np.maximum(comparison.allowed, evidence.residue))
 
 
 def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -84,11 +81,16 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
         return comparison
     allowed = comparison.allowed + EXCLUSION * evidence.own.lost
     covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
-    nothing = covered & (np.abs(comparison.difference) <= comparison.bound)
-    little = np.where(nothing, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
-    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed), little=little)
     vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
-    return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return _allowed(comparison, covered, allowed).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def _allowed(comparison: Comparison, mask: Array, allowed: Array) -> Comparison:
+    """The comparison, which agrees where `mask` says so as more is allowed: of a zero, that is next to zero."""
+    zero = mask & (np.abs(comparison.difference) <= comparison.bound)
+    little = np.where(zero, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
+    more = replace(comparison, allowed=np.where(mask, allowed, comparison.allowed), little=little)
+    return more.marked(mask, Verdict.AGREE)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

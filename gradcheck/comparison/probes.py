@@ -27,7 +27,7 @@ from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.probe_pairs import SMALL, Probes, PulledBack
 from gradcheck.comparison.resolution import shares_of
 from gradcheck.comparison.second_order import SHARE, WIDE
-from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
+from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import (
@@ -259,10 +259,11 @@ class _Probing(Probes):
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0)) | done
         rounding: Array = np.zeros((len(self.directions), len(left)))
 
-        def tested() -> tuple[Comparison, tuple[int, int] | None]:
-            return self.test(estimate, self.rows(left * ~rough), rounding)
+        def tested() -> tuple[PulledBack, Comparison, tuple[int, int] | None]:
+            rows = self.rows(left * ~rough)
+            return rows, *self.test(estimate, rows, rounding)
 
-        table, wrong = tested()
+        rows, table, wrong = tested()
         if wrong is not None:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
@@ -270,7 +271,7 @@ class _Probing(Probes):
             own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
             measured = np.maximum(own.beside(table.difference - table.bound, table.difference + table.bound), own.lost)
             rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
-            table, wrong = tested()
+            rows, table, wrong = tested()
         searched: list[Comparison] = []
         while wrong is not None and len(searched) < SEARCHES:
             line, row = wrong
@@ -282,8 +283,7 @@ class _Probing(Probes):
             if searched[-1].any(Verdict.MISMATCH):
                 break
             rough[output] = True
-            table, wrong = tested()
-        rows = self.rows(left * ~rough)
+            rows, table, wrong = tested()
         others = [*searched, *self._outputs_one_by_one(np.flatnonzero(rough & ~done))]
         kept = _of_some_output(self.stated(table, rows), rows.weights)
         return None if kept is None else _Glance(kept, self.shown(table, rows), ~rough), others, rough
@@ -341,7 +341,7 @@ class _Probing(Probes):
                 each = PulledBack(rows[still], pulled[still], lambda: None)
                 clear &= replace(self, directions=line).tolerated(entries, each)[0][:, part].all(axis=1)
             if clear.any():
-                tables.append(_of_rows(entries, clear))
+                tables.append(entries.kept(clear, axis=1))
             if not clear.all():
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
@@ -355,20 +355,11 @@ def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
     shown: Array = np.asarray(weights.any(axis=1))
     if shown.all():
         return table
-    return _of_rows(table, shown) if shown.any() else None
-
-
-def _of_rows(table: Comparison, kept: Array) -> Comparison:
-    """The comparison of some of its outputs or combinations of them, (l,)."""
-    some = combined(partial(np.compress, kept, axis=1), table)
-    of_probes = (None if of is None else of[:, kept] for of in (table.contribution, table.shares, table.lost))
-    contribution, shares, lost = of_probes
-    rows = tuple(table.rows[row] for row in np.flatnonzero(kept))
-    return replace(some, rows=rows, contribution=contribution, shares=shares, lost=lost)
+    return table.kept(shown, axis=1) if shown.any() else None
 
 
 def _uncompared(count: int, reason: Reason) -> list[Comparison]:
-    """So many entries that were not compared for a reason, such as what it would have cost."""
+    """A number of entries that were not compared, and the reason."""
     if not count:
         return []
     blank = np.full((count, 1), np.nan)

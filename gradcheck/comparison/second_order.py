@@ -130,11 +130,7 @@ def _projected(
             table = replace(table, searched=True)
         else:
             alone[-1] = True  # the direction itself
-        told = np.any(alone | ~table.where(Verdict.MISMATCH), axis=1).tolist()
-        columns = tuple(column for column, kept in zip(table.columns, told, strict=True) if kept)
-        contribution, shares = (None if of is None else of[np.array(told)] for of in (table.contribution, table.shares))
-        kept = combined(partial(np.compress, told, axis=0), table)
-        found.append(replace(kept, columns=columns, contribution=contribution, shares=shares))
+        found.append(table.kept(np.any(alone | ~table.where(Verdict.MISMATCH), axis=1), axis=0))
     return found
 
 

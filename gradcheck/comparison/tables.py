@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import partial, reduce
+from itertools import compress
 from operator import or_
 from typing import Any
 
@@ -133,6 +134,17 @@ class Comparison:
         """The comparison of the marked ones of all lines (k,) in their places; the others are filled with any of it."""
         place = np.cumsum(lines) - 1
         return combined(lambda array: array[place], self)
+
+    def kept(self, mask: Array, axis: int) -> Comparison:
+        """The comparison of some of its lines (axis 0), or of its outputs or combinations of them (axis 1)."""
+        some = combined(partial(np.compress, mask, axis=axis), self)
+        probes = (self.contribution, self.shares, self.lost)
+        contribution, shares, lost = (None if of is None else np.compress(mask, of, axis=axis) for of in probes)
+        columns, rows = (
+            tuple(compress(places, mask.tolist())) if axis == own else places
+            for own, places in enumerate((self.columns, self.rows))
+        )
+        return replace(some, columns=columns, rows=rows, contribution=contribution, shares=shares, lost=lost)
 
     def named(self, missing: Array | bool = False) -> Comparison:
         """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""
