@@ -19,6 +19,7 @@ from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
     Tensors,
+    WrongShapeError,
     connected,
     dense,
     differentiate,
@@ -35,25 +36,31 @@ Array = np.ndarray[Any, Any]
 class GivenGradient(Function):
     """The sum of a function's outputs, of complex ones the real part, and its gradient which the caller computed.
 
-    `given` maps the sources' tensors to one tensor or None a source.
+    `given` maps the sources' tensors to one tensor or None a source. Where it gives the same in float64, its rounding
+    is taken to be that of TensorFlow's gradient, which is `measured` on this function.
     """
 
     given: Callable[[Tensors], Tensors] = list
+    measured: Function | None = None
 
     @staticmethod
     def of(function: Function, given: Callable[[Tensors], Tensors], *, called: bool = False) -> GivenGradient:
         """The sum of the outputs of `function`, and of those of its float64 form, with this gradient.
 
-        What is `called` reads the variables themselves, in their precision: TensorFlow's takes its place in float64,
-        and in what perturbs that.
+        What is `called` reads the variables themselves, in their precision: TensorFlow's takes its place in float64.
+        What a low precision loses of a gradient is measured on TensorFlow's, if there is one: given values are alike
+        in both.
         """
         held, inner, wide = function.held, function.inner, function.wide
         if wide is not None:
-            by_tape = GivenGradient.by_tape(wide) if called else None
-            reads = any(source.variable is not None for source in function.sources)
-            wide = by_tape if by_tape and reads else GivenGradient.of(wide, given)
-            wide = replace(wide, noisy=None if by_tape is None else by_tape.noisy)
-        return GivenGradient(function.f, function.arguments, function.results, wide, held, inner, given=given)
+            by_tape = GivenGradient.by_tape(wide)
+            reads = called and any(source.variable is not None for source in function.sources)
+            beside = replace(GivenGradient.of(wide, given), plain=not called, noisy=by_tape.noisy)
+            wide = by_tape if reads else beside
+        measured = function if wide is not None and wide.plain else None
+        return GivenGradient(
+            function.f, function.arguments, function.results, wide, held, inner, given=given, measured=measured
+        )
 
     @staticmethod
     def by_tape(function: Function) -> GivenGradient:
@@ -68,7 +75,12 @@ class GivenGradient(Function):
             return None if perturbed is function else GivenGradient.by_tape(perturbed)
 
         # Another formula than the one given: only what perturbs it counts, and not the distance to it.
-        return replace(GivenGradient.of(function, taken), plain=True, noisy=noisy)
+        summed = replace(GivenGradient.of(function, taken), plain=True)
+        try:
+            differentiable = any(row is not None for row in taken(summed.tensors(summed.point)))
+        except DerivativeRaisedError:
+            differentiable = False
+        return replace(summed, noisy=noisy if differentiable else None)
 
     @property
     def outputs(self) -> int:
@@ -88,6 +100,18 @@ class GivenGradient(Function):
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         taken = self._taken(point, len(cotangents), lambda tensors: [self.given(tensors)] * len(cotangents))
         return taken.scaled(cotangents[:, 0])
+
+    def gaps(self, cotangents: Array, gradients: Array) -> Array | None:
+        if self.measured is None:
+            return super().gaps(cotangents, gradients)
+        form = self.measured.wide
+        if form is None or not form.same_gradients:
+            return None
+        try:
+            low = GivenGradient.by_tape(replace(self.measured, wide=None)).gradients(cotangents).values
+            return np.asarray(low - GivenGradient.by_tape(form).gradients(cotangents).values)
+        except (DerivativeRaisedError, WrongShapeError):
+            return None
 
     @property
     def slope_roundoff(self) -> float:

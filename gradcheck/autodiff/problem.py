@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
-from gradcheck.autodiff.reverse import Gradients, seen
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError, seen
 from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import LinePoints
 
@@ -64,6 +64,16 @@ class Problem(ABC):
     def same_gradients(self) -> bool:
         """Whether the derivatives of a float64 form are taken by the formulas of the problem that it is the form of."""
         return True
+
+    def gaps(self, cotangents: Array, gradients: Array) -> Array | None:
+        """The rounding errors (l, n) of gradients in low precision, by the float64 form; None where it cannot tell."""
+        form = self.in_float64
+        if form is None or not form.same_gradients:
+            return None
+        try:
+            return np.asarray(gradients - form.gradients(cotangents).values)
+        except (DerivativeRaisedError, WrongShapeError):
+            return None
 
     @property
     def rounds_inside(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.lines import LITTLE, ulp_rounding
 from gradcheck.comparison.resolution import shares_of, unseen
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
@@ -36,17 +35,16 @@ SCATTER = 4.0
 
 @dataclass(frozen=True)
 class PulledBack:
-    """Cotangents (l, m), and autodiff's products with them (l, n); `wide` takes those of the float64 form."""
+    """Cotangents (l, m), and autodiff's products with them (l, n); `rounded` takes the rounding errors of these."""
 
     weights: Array
     pulled: Array
-    wide: Callable[[], Array | None]
+    rounded: Callable[[], Array | None]
 
     @cached_property
     def gaps(self) -> Array | None:
-        """The rounding errors (l, n) of the products in low precision; None where there is no float64 form."""
-        wide = self.wide()
-        return None if wide is None else self.pulled - wide
+        """The rounding errors (l, n) of the products in low precision; None where they cannot be told."""
+        return self.rounded()
 
 
 @dataclass(frozen=True)
@@ -61,17 +59,13 @@ class Probes:
 
     def rows(self, weights: Array) -> PulledBack:
         """Cotangents (l, m) with autodiff's products. Raises DerivativeRaisedError and WrongShapeError."""
-        form = self.problem.in_float64 if self.problem.precision > EPS64 else None
+        pulled = self.pulled(weights)
 
-        def wide() -> Array | None:
-            if form is None or not form.same_gradients:
-                return None
-            try:
-                return np.where(self.finite, form.gradients(weights).values, 0.0)
-            except (DerivativeRaisedError, WrongShapeError):
-                return None
+        def rounded() -> Array | None:
+            gaps = self.problem.gaps(weights, pulled)
+            return None if gaps is None else np.where(self.finite, gaps, 0.0)
 
-        return PulledBack(weights, self.pulled(weights), wide)
+        return PulledBack(weights, pulled, rounded)
 
     def pulled(self, weights: Array) -> Array:
         """Autodiff's products (l, n) with cotangents (l, m), zero where the gradient is not finite."""

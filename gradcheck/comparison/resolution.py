@@ -64,7 +64,7 @@ def earned(table: Comparison, scale: Array | float, little: Array | float = 0.0)
     error that there is.
     """
     with np.errstate(invalid="ignore"):
-        error, half = np.abs(table.autodiff - table.difference), EARNED / 2 * np.asarray(scale)
+        error, half = np.abs(table.autodiff - table.difference), EARNED / 2 / MARGIN * np.asarray(scale)
         allowed = table.allowed if table.lost is None else np.maximum(table.allowed, EXCLUSION * table.lost)
         seen = allowed <= np.maximum(2 * half, EXCLUSION * np.asarray(little))
         return np.asarray(seen | ((allowed <= EXCLUSION * half) & (error <= half)))

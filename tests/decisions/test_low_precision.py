@@ -189,6 +189,17 @@ def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
     assert [verdict([-1.274, 0.558, 0.4124, -0.8142], factor) for factor in (1.0, 1.0001)] == ["agree", "mismatch"]
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (1.1, "mismatch"), (0.0, "mismatch")])
+@pytest.mark.parametrize("size", [3, 100])
+def test_given_values_in_float32_are_granted_what_tensorflow_loses_and_no_more(
+    size: int, factor: float, verdict: str
+) -> None:
+    """The value is 1e3 times the derivatives, whose digits it does not take."""
+    w = tf.Variable(np.linspace(0.5, 1.5, size).astype(np.float32))
+    given = [factor * tf.cos(w)]
+    assert check(lambda: 1e3 + tf.reduce_sum(tf.sin(w)), variables=[w], gradient=given).verdict == verdict
+
+
 def cast_softmax(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum([1.14, 0.5, 0.44] * tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), tf.float64))
 
