@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.comparison.lines import LITTLE
+from gradcheck.comparison.lines import LITTLE, SPREAD, inner_rounding
 from gradcheck.comparison.suspicion import FINER, NEARER, Evidence
 from gradcheck.comparison.tables import EXCLUSION, Comparison
 from gradcheck.numerics.difference import Estimate
@@ -43,6 +43,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
     aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
+    aliased = _beyond_rounding(aliased, comparison, evidence, finer)
     if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
         found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
         aliased |= found & ~evidence.refutes(comparison.autodiff)
@@ -50,16 +51,38 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     for shrink in (FINER * NEARER, NEARER):
         if not comparison.any(Verdict.MISMATCH):
             break
-        comparison = comparison.excused(_nearer(comparison, evidence, shrink), Reason.ILL_CONDITIONED)
+        row = evidence.row(shrink)
+        nearer = _beyond_rounding(_nearer(comparison, evidence, row, shrink), comparison, evidence, row)
+        comparison = comparison.excused(nearer, Reason.ILL_CONDITIONED)
     return comparison
 
 
-def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
+def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evidence, row: Sample) -> Array:
+    """Which mismatches a row contradicts by more than perturbations of inner values move it.
+
+    The root of an expanded square (x - a)**2 is constant on steps whose squares the terms of the sum lose.
+    """
+    doubtful = contradicted & comparison.where(Verdict.MISMATCH)
+    places = np.flatnonzero(doubtful.any(axis=1))
+    if places.size:
+        row = row.lines(places)
+        moves = (row.step[:, None] * row.stencil.offsets)[:, :, None]
+        slope, bound = comparison.difference[places, None], comparison.bound[places, None]
+        away = np.abs(row.values - row.values[:, :1] - moves * slope) - np.abs(moves) * bound
+        rounding = inner_rounding(evidence.lines.some(places), row)
+        # Of the two points at a distance one may have been lucky in all draws.
+        upwards, downwards = np.argsort(row.stencil.offsets), np.argsort(-row.stencil.offsets)
+        rounding[:, upwards] = np.maximum(rounding[:, upwards], rounding[:, downwards])
+        with np.errstate(invalid="ignore"):
+            doubtful[places] &= ~(away <= SPREAD * rounding).all(axis=1)
+    return doubtful
+
+
+def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:
     """Whether autodiff has the slope next to the point that another row shows, and the difference that of many stairs.
 
     The finer row, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
     """
-    sample = evidence.row(shrink)
     inside = evidence.estimate(sample)
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound

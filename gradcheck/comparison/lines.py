@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -307,9 +308,8 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
     reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
     them. Comparisons hold: another branch is no rounding. Few perturbations are `enough` where all samples say so.
     """
-    problem, point = lines.problem, lines.problem.point[None, :]
-    plain, changes = lines.values(point)[0], list[Array]()
-    chosen: list[Any] | None = None
+    point, changes = lines.problem.point[None, :], list[Array]()
+    plain, chosen = lines.values(point)[0], None
 
     def rounded() -> tuple[Sample, ...]:
         floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
@@ -317,13 +317,38 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
 
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
-            noisy = problem.perturbed(draw)
-            inner = noisy is problem and not lines.gradients
-            if inner and chosen is None:
+            if chosen is None and not lines.gradients and lines.problem.perturbed(draw) is lines.problem:
                 chosen = choices_of(lambda: lines.values(point))
-            operations = perturbed_operations(draw, choices=chosen or ()) if inner else perturbed_matrices(draw)
-            with perturbed_gradients(draw), operations:
+            with _perturbed(lines.problem, draw, chosen) as noisy:
                 changes.append(np.abs(lines.values(point, noisy)[0] - plain))
             if len(changes) == FIRST_DRAWS and all(map(enough, rounded())):
                 break
     return rounded()
+
+
+@contextmanager
+def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> Iterator[Problem]:
+    """A problem whose inner values are perturbed in the block: not those of its forward pass if `choices` is None.
+
+    A problem that reaches its inner values perturbs these itself.
+    """
+    noisy = problem.perturbed(draw)
+    inner = noisy is problem and choices is not None
+    operations = perturbed_operations(draw, choices=choices or ()) if inner else perturbed_matrices(draw)
+    with perturbed_gradients(draw), operations:
+        yield noisy
+
+
+def inner_rounding(lines: Lines, sample: Sample) -> Array:
+    """How far perturbations of inner values move the values of a sample beside the point, (k, points, m).
+
+    They may take another branch: away from the point a tie is there by chance, and rounding decides it.
+    """
+    points = LinePoints.on(lines.problem.point, lines.directions, sample.step[:, None] * sample.stencil.offsets[1:])
+    beside, most = sample.values[:, 1:], np.zeros_like(sample.values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for draw in range(DRAWS):
+            with _perturbed(lines.problem, draw, ()) as noisy:
+                changes = np.abs(lines.values(points, noisy)[1:].reshape(beside.shape) - beside)
+            most[:, 1:] = np.fmax(most[:, 1:], changes)
+    return most

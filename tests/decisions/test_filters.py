@@ -236,3 +236,15 @@ def test_a_wrong_gradient_of_a_small_function_is_still_wrong() -> None:
         return 1e-20 * tf.sin(x), lambda d: d * 2e-20 * tf.cos(x)
 
     assert check(small, [0.5, 1.0]).verdict == "mismatch"
+
+
+@pytest.mark.parametrize(("place", "square"), [(0.1, 0.01), (0.3, 0.09)])
+def test_a_finer_row_on_which_inner_values_lose_their_digits_excuses_nothing(place: float, square: float) -> None:
+    """The Matern 5/2 kernel of an expanded square, at a distance of zero, where autodiff gives 0 instead of -5/3."""
+
+    def kernel(x: tf.Tensor) -> tf.Tensor:
+        distance = tf.sqrt(tf.maximum(x * x + square - 2 * x * place, 1e-36)) * 5**0.5
+        return (1 + distance + distance**2 / 3) * tf.exp(-distance)
+
+    assert check(kernel, place, order=2).verdict == "mismatch"
+    assert check(kernel, place + 1e-3, order=2).verdict == "agree"

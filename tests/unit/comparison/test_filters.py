@@ -93,10 +93,10 @@ def test_what_is_not_finite_is_no_residue() -> None:
 @pytest.mark.parametrize(
     ("slope", "finer", "bound", "verdict"),
     [
-        (1.0, 5.0, 0.1, INCONCLUSIVE),
-        (1.0, 1.05, 0.1, MISMATCH),
-        (1.0, 2.0005, 3.0, INCONCLUSIVE),
-        (1.0, 1.99, 3.0, MISMATCH),
+        (3.0, 5.0, 0.1, INCONCLUSIVE),
+        (3.0, 1.05, 0.1, MISMATCH),
+        (3.0, 2.0005, 3.0, INCONCLUSIVE),
+        (3.0, 1.99, 3.0, MISMATCH),
         (0.0, 2.0005, 3.0, MISMATCH),
     ],
 )
@@ -114,18 +114,22 @@ def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_b
 ) -> None:
     """Its bound is a quarter; granted the digits that look lost on the usual row, it says nothing."""
     close = replace(estimated(finer, 0.25), conclusive=ONE < 0)
-    seen = beside_a_finer_row(lambda p: p, close, autodiff=2.0 * ONE)
+    seen = beside_a_finer_row(lambda p: 3 * p, close, autodiff=2.0 * ONE)
     granted = replace(close, bound=np.inf * ONE)
     seen = replace(seen, estimate=lambda row: granted if np.any(row.floor > 0) else close)
     assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
 
 def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: bool = False) -> Evidence:
-    """Evidence of which every row samples `f` at 1, and every estimate is this one."""
+    """Evidence of which every row samples `f` at 1, which loses no digits, and every estimate is this one."""
     values = sample(f, np.ones(1), np.eye(1))
-    lines = SimpleNamespace(
-        problem=SimpleNamespace(smooth=True),
+    problem: Any = SimpleNamespace(smooth=True, point=np.ones(1), perturbed=lambda _: problem)
+    lines: Any = SimpleNamespace(
+        problem=problem,
+        directions=ONE,
         sample=lambda *_, **__: values,
+        some=lambda _: lines,
+        values=lambda points, _: f(points[:]),
         tolerance=Tolerance(),
         gradients=gradients,
     )
@@ -142,7 +146,7 @@ def test_what_one_entry_of_a_gradient_aliases_is_aliased_for_those_that_cannot_t
     """The finer row contradicts the first entry, 1, and of the second leaves open whether it is 1 or autodiff's 2."""
     both = np.ones((1, 2))
     finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both, 0 * both)
-    seen = beside_a_finer_row(lambda p: p * both, finer, 2 * both, gradients)
+    seen = beside_a_finer_row(lambda p: 3 * p * both, finer, 2 * both, gradients)
     table = Comparison.agreeing(2 * both, both, 1e-9 * both, 1e-8 * both).marked(both > 0, MISMATCH, Kind.WRONG_VALUE)
     assert aliasing(table, seen).where(MISMATCH).sum() == left
 
