@@ -89,8 +89,7 @@ def spot_check(
         return nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
     found = walk.along(directions).noted(walk.named, partial(recorded, walk.own))
     if found.verdict == Verdict.MISMATCH:
-        closer = result_of(loss, (), 1, variables, gradient, unused=True)
-        return replace(found, result=replace(closer, unconnected=found.result.unconnected))
+        return found.looked_into(result_of(loss, (), 1, variables, gradient, unused=True))
     tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=2)
     return found
 

@@ -57,6 +57,10 @@ NORMWISE = frozenset(
 This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
 """
 
+SPLITTING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
+"""Those whose factors are others where equal values split, as no rounding of a gradient does. Their gradients solve
+with the factors: where these are singular, what they give is wrong, and no rounding."""
+
 COMPARING = frozenset(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"))
 """Operations that choose a branch. Perturbed values would choose another one, which is no rounding."""
 
@@ -133,7 +137,11 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
     generator = np.random.default_rng(seed)
 
     def looked_up(name: str, function: Any) -> Any:
-        inside = partial(perturbed_operations, seed) if name in OF_ROWS else nullcontext
+        inside: Callable[[], AbstractContextManager[None]] = nullcontext
+        if name in OF_ROWS:
+            inside = partial(perturbed_operations, seed)
+        elif name in SPLITTING:
+            inside = _matrices_left_alone
         chosen = _none if name in SELECTING else outputs
         return function and _perturbed_gradient(function, generator, inside, outputs=chosen)
 
@@ -181,13 +189,25 @@ def _shapes(results: Any) -> list[Any]:
     return [one.shape for one in tf.nest.flatten(results)]
 
 
+_left_alone = [False]
+
+
+@contextmanager
+def _matrices_left_alone() -> Iterator[None]:
+    before, _left_alone[0] = _left_alone[0], True
+    try:
+        yield
+    finally:
+        _left_alone[0] = before
+
+
 @contextmanager
 def perturbed_matrices(seed: int) -> Iterator[None]:
     """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, those of gradients too, and no more.
 
-    Functions run as they do else, which derivatives under test may depend on.
+    Functions run as they do else, which derivatives under test may depend on; and what is `SPLITTING` is left alone.
     """
-    with _calls_changed(seed, lambda _name, _inputs, results: results, set()):
+    with _calls_changed(seed, lambda _name, _inputs, results: results, set(), NORMWISE - SPLITTING):
         yield
 
 
@@ -220,7 +240,10 @@ def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
 
 @contextmanager
 def _calls_changed(
-    seed: int | None, rounded: Callable[[str, Iterable[Any], Any], Any], known: set[int]
+    seed: int | None,
+    rounded: Callable[[str, Iterable[Any], Any], Any],
+    known: set[int],
+    normwise: frozenset[str] = NORMWISE,
 ) -> Iterator[None]:
     generator, ours = None if seed is None else np.random.default_rng((seed, 1)), [False]
 
@@ -232,7 +255,7 @@ def _calls_changed(
             return call(inputs)
         ours[0] = True
         try:
-            if name in NORMWISE and generator is not None:
+            if name in normwise and generator is not None and not _left_alone[0]:
                 inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
             results = rounded(name, flat, call(inputs))
         finally:

@@ -150,10 +150,12 @@ class Probes:
     def shown(self, table: Comparison, rows: PulledBack) -> Array:
         """Which coordinates (n,) are seen in a test."""
         n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
+        if self.tolerance.given:
+            moved = self.directions != 0
+            seen = self.tolerated(table, rows) | ~moved[:, None, :]
+            return np.asarray(seen.all(axis=(0, 1)) & (moved.any(axis=0) | ~self.finite))
         if len(self.directions) >= n:
             return shown
-        if self.tolerance.given:
-            return np.asarray(self.tolerated(table, rows).all(axis=(0, 1)))
         if n > SMALL:
             for part, hidden in zip(self.problem.parts, unseen([table], self.problem.parts), strict=True):
                 shown[part] = not hidden
@@ -174,15 +176,18 @@ class Probes:
     def tolerated(self, table: Comparison, rows: PulledBack) -> Array:
         """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
 
-        One whose derivative is zero, beside the bound, asks for no relative resolution.
+        One whose derivative is zero, but for rounding, asks for no relative resolution.
         """
         error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
         terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
+        rounding = self._vanish(terms)
+        if self.problem.precision > EPS64 and rows.gaps is not None:
+            rounding = (np.abs(np.nan_to_num(rows.pulled)) <= SCATTER * np.abs(rows.gaps))[None]
         strict = error <= allowed
-        waived = (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
+        waived = rounding & (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
         wanted = self._wanted(rows)
         shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
-        return np.asarray(shown & (self.directions != 0)[:, None, :])
+        return np.asarray(shown)
 
     def weighed(self, table: Comparison, rows: PulledBack) -> Comparison:
         """The tests of few coordinates, in which one without a derivative has the share that the largest would have."""

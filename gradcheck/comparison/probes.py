@@ -51,6 +51,9 @@ PROBES = 8
 GLANCES = 4
 """What does not show beside the others is taken together without them so many times at most."""
 
+JACOBIAN = 2**20
+"""With a tolerance, all outputs are taken one by one up to so many entries."""
+
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
 """Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
@@ -68,15 +71,20 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     """
     n, m = problem.point.size, problem.outputs
     rng = np.random.default_rng(0)
+
+    def most(outputs: int) -> int:
+        # What is tolerated of an entry is known only of outputs that are taken one by one.
+        return max(outputs, m) if tolerance.given and m * n <= JACOBIAN else outputs
+
     if not problem.batched and (n > FEW_INPUTS or m > SMALL):
         # A gradient of each of a few outputs of a large function is dear; in less than float64 a sum would hide some.
         outputs = 1 if n > WIDE and problem.precision <= EPS64 else FEW_OUTPUTS
-        light = _Probing.of(problem, tolerance, FEW_INPUTS, outputs, probes // PAIR, rng)
+        light = _Probing.of(problem, tolerance, FEW_INPUTS, most(outputs), probes // PAIR, rng)
         if tables := light.quickly():
             return tables
     if n <= SMALL and m <= SMALL:
         return [one_by_one(problem, tolerance, range(n), range(m))]
-    probing = _Probing.of(problem, tolerance, SMALL, SMALL, probes, rng)
+    probing = _Probing.of(problem, tolerance, SMALL, most(SMALL), probes, rng)
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
     if not finite.any():
@@ -175,7 +183,7 @@ class _Probing(Probes):
             coordinates = ~np.any([one.coordinates for one in seen], axis=0)
             if not (outputs.any() or coordinates.any()):
                 return self._told(seen)
-            if len(seen) > GLANCES:
+            if len(seen) > GLANCES or (None not in self.columns and coordinates.any()):
                 # Of many coordinates taken together, a source that is not seen is no matter for a closer look.
                 apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
                 return None if apart else self._told(seen)
@@ -238,6 +246,9 @@ class _Probing(Probes):
             seen, left = [*seen, glance], left & ~glance.coordinates
             if not left.any() or any(table.any(Verdict.MISMATCH) for table in others):
                 break
+            if None not in self.columns:
+                others += self._too_small(left)
+                break
         else:
             others += self._too_small(left) if self.tolerance.given else []
         return [*self._told(seen), *others]
@@ -279,8 +290,10 @@ class _Probing(Probes):
             if located is None:
                 break
             output, coordinate = located
-            searched.append(replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True))
-            if searched[-1].any(Verdict.MISMATCH):
+            found = replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True)
+            # The probe has been granted the rounding that is measured: an allowance for more leaves it unexplained.
+            searched.append(found.marked(found.where(Verdict.AGREE), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED))
+            if found.any(Verdict.MISMATCH):
                 break
             rough[output] = True
             rows, table, wrong = tested()

@@ -153,7 +153,8 @@ def _lines_of(table: Comparison, part: slice) -> Array:
 def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance: Tolerance) -> Sight:
     """What is seen of a source where many entries are compared together, in the best probe of each comparison.
 
-    A source has a share in several of them where these show different parts of it.
+    A source has a share in several of them where these show different parts of it. An error with respect to it that is
+    one of a single output shows in that output's probes alone.
     """
     seen, over, probed, hidden = Sight(nan, nan), inf, False, False
     for table in tables:
@@ -166,14 +167,19 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
         with np.errstate(divide="ignore", invalid="ignore"):
             # The share is autodiff's, of which all that it is off by may be this source's.
             share = np.maximum(table.shares[:, :, number] - np.abs(table.autodiff - table.difference), 0.0)
-            ratio = np.where(agree & (share > 0), noticed(table, share * (not tolerance.given)) / share, inf)
+            shows = agree & (share > 0) & (earned(table, share) | tolerance.given)
+            errors = np.where(agree, noticed(table, share * shows * (not tolerance.given)), inf)
+            ratio = np.where(shows, errors / share, inf)
             over = min(over, float(np.min(np.where(agree & (share > 0), table.allowed / share, inf), initial=inf)))
-        ratio = np.where(earned(table, share) | tolerance.given, ratio, inf)
-        place = np.unravel_index(int(np.argmin(ratio)), ratio.shape)
-        hidden |= bool(np.isinf(ratio[place]))
-        if np.isfinite(ratio[place]):
-            relative = nan if next_to_zero(table)[place] else float(ratio[place])
-            seen = _joined(seen, Sight(float(ratio[place] * share[place]), relative))
+        if not shows.any():
+            hidden = True
+            continue
+        best = int(np.argmin(ratio.min(axis=0)))
+        outputs = np.arange(len(table.rows)) if None not in table.rows else np.array([best])
+        lines = np.argmin(np.where(shows.any(axis=0), ratio, errors)[:, outputs], axis=0)
+        absolute = float(np.max(errors[lines, outputs], where=agree[lines, outputs], initial=0.0))
+        nothing = next_to_zero(table)[np.argmin(ratio[:, best]), best]
+        seen = _joined(seen, Sight(absolute, nan if nothing else absolute / float(np.max(share[lines, outputs]))))
     hidden |= probed and isnan(seen.absolute)
     return replace(seen, hidden=part.stop - part.start, over=over) if hidden else seen
 

@@ -42,6 +42,23 @@ class SpotCheck(NoTruth):
         order = replace(order, notes=(*order.notes, *unconnected_notes(recorded, named, "the loss")))
         return replace(self, result=replace(self.result, orders={1: order}))
 
+    def looked_into(self, closer: Result) -> SpotCheck:
+        """The same with the result of a whole check, which confirms the suspicion, or leaves it undecided.
+
+        One that agrees does not refute it: errors of many entries cancel in its random combinations.
+        """
+        order = closer.orders[1]
+        if order.verdict == Verdict.AGREE:
+            note = (
+                "along a direction the gradient misses the differences of the loss, and the random combinations that "
+                "gradcheck.check compares do not show by which entries: call it with more probes=, or with fewer "
+                "variables at once"
+            )
+            entries = order.compared + order.inconclusive
+            doubted = replace(order, verdict=Verdict.INCONCLUSIVE, reasons=(Reason.ILL_CONDITIONED,))
+            order = replace(doubted, compared=0, inconclusive=entries, notes=(*order.notes, note))
+        return replace(self, result=replace(closer, orders={1: order}, unconnected=self.result.unconnected))
+
     def __str__(self) -> str:
         measured = f"error {self.error:.1e}, an error of {self.resolution:.1e} would have been noticed"
         return f"{self.result}\n{measured if np.isfinite(self.error) else 'no direction could be compared'}"

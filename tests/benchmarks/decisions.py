@@ -1,12 +1,12 @@
 """The decisions of one commit beside those of another: verdicts, kinds, reasons and resolutions.
 
     python tests/benchmarks/decisions.py record FILE --graphs 20000 --seeds 1 2 3 4 5 [--only TEXT ...]
-    python tests/benchmarks/decisions.py compare FILE
+    python tests/benchmarks/decisions.py compare FILE [--decisions]
 
 `record` checks random graphs outside of the known regions at both orders, every tenth also as a function that is given
 to `gradcheck.check`, functions with known derivatives, and the known defects; it writes one JSON line for each.
 `compare`, on another commit or release, decides again on what stands in the file, and prints every difference.
-Resolutions may differ by rounding, 1e-6 of themselves.
+Resolutions may differ by rounding, 1e-6 of themselves; with --decisions they are not compared.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ def decided(result: gradcheck.Result) -> dict[str, Any]:
     }
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What of two decisions on the same thing differs, in words."""
-    found = []
+def differences(before: dict[str, Any], after: dict[str, Any], sizes: Sequence[str] = SIZES) -> dict[str, list[str]]:
+    """How two decisions on the same thing differ, in words for each field."""
+    found: dict[str, list[str]] = {}
     for order, old in before.items():
         new = after[order]
         changed = [name for name in FIELDS if old[name] != new[name]]
-        changed += [name for name in SIZES if not _near(old[name], new[name])]
-        found += [f"order {order}, {name}: {old[name]} before, {new[name]} now" for name in changed]
+        changed += [name for name in sizes if not _near(old[name], new[name])]
+        for name in changed:
+            found.setdefault(name, []).append(f"order {order}, {name}: {old[name]} before, {new[name]} now")
     return found
 
 
@@ -138,17 +139,28 @@ def record(path: Path, count: int, seeds: list[int], only: Sequence[str] = ()) -
     print(", ".join(f"{number} x {what}" for what, number in tally.items()))
 
 
-def compare(path: Path) -> int:
+def compare(path: Path, sizes: Sequence[str]) -> int:
     """Prints how the decisions of this commit differ from those in a file; how many rows do."""
-    rows = changed = 0
+    from gradcheck.defects import known
+
+    rows = gone = changed = 0
+    fields: Counter[str] = Counter()
+    records = {defect.name for defect in known.load()}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             row = json.loads(line)
-            found = differences(row["orders"], decide(row))
+            if row["what"] == "defect" and row["name"] not in records:
+                gone += 1
+                continue
+            found = differences(row["orders"], decide(row), sizes)
             rows, changed = rows + 1, changed + bool(found)
+            fields.update(list(found))
             if found:
-                print(f"line {number}, {row.get('name', row['what'])}: " + "; ".join(found), flush=True)
-    print(f"{rows} compared, {changed} differ")
+                told = "; ".join(text for texts in found.values() for text in texts)
+                print(f"line {number}, {row.get('name', row['what'])}: {told}", flush=True)
+    print(f"{rows} compared, {changed} differ: {', '.join(f'{count} in {name}' for name, count in fields.items())}")
+    if gone:
+        print(f"{gone} records there are no more")
     return changed
 
 
@@ -160,10 +172,11 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=20_000, help="graphs in all, shared by the seeds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--only", nargs="*", default=(), help="functions and records whose names contain one of these")
+    parser.add_argument("--decisions", action="store_true", help="compare no resolutions")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.what == "compare":
-        return int(compare(options.file) > 0)
+        return int(compare(options.file, () if options.decisions else SIZES) > 0)
     record(options.file, options.graphs, options.seeds, options.only)
     return 0
 

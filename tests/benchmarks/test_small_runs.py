@@ -113,6 +113,11 @@ SMALL_RUNS = (
             r"4 cases, 0 planted errors agree, 0 false alarms",
         ),
     ),
+    # Cases whose errors agreed once: of small outputs, small entries, cancelled terms, and along a direction alone.
+    SmallRun(
+        "planted.py --only 57 66 84 97 117 120 189 243",
+        (r"1\.0 times: error .*", r"8 cases, 0 planted errors agree, 0 false alarms"),
+    ),
     SmallRun(
         "rediscovery.py --only crop_and_resize-order2 --seeds 1 --examples 5",
         (r"record +found *examples *seconds .*", r"crop_and_resize-order2 +1/1 +\d+ +\d+\.\d +\w+.*"),

@@ -182,6 +182,47 @@ def test_a_relative_tolerance_is_that_of_each_entry(size: int) -> None:
     assert check(f_of(np.where(signs < 0, 1 + 1e-4, 1.0)), x, rtol=1e-3).verdict == "agree"
 
 
+@pytest.mark.parametrize("outputs", [3, 24, 40])
+def test_a_relative_tolerance_is_that_of_each_entry_of_each_output(outputs: int) -> None:
+    """One entry is a thousandth of the others, and its own output a thousandth of the others."""
+    x, matrix = np.linspace(0.5, 1.2, 30), np.ones((outputs, 30))
+    matrix[1] *= 1e-3
+    matrix[1, 7] *= 1e-3
+
+    def f_of(factor: float) -> Any:
+        wrong = matrix.copy()
+        wrong[1, 7] *= factor
+
+        @tf.custom_gradient
+        def f(x: tf.Tensor) -> Any:
+            return tf.linalg.matvec(matrix, tf.sin(x)), lambda dy: tf.linalg.matvec(wrong.T, dy) * tf.cos(x)
+
+        return f
+
+    verdicts = [check(f_of(factor), x, rtol=1e-2).verdict for factor in (1.0, 1.005, 1.02, -1.0)]
+    assert verdicts == ["agree", "agree", "mismatch", "mismatch"]
+
+
+def test_the_resolution_is_that_of_the_output_that_is_seen_worst() -> None:
+    x, scales = np.linspace(0.5, 1.2, 30), np.array([1e-6, 1e6, 1.0])
+
+    def f_of(error: float) -> Any:
+        @tf.custom_gradient
+        def f(x: tf.Tensor) -> Any:
+            def backward(dy: tf.Tensor) -> Any:
+                return tf.reduce_sum(dy * scales) * tf.cos(x) + error * dy[1] * np.eye(30)[4]
+
+            return tf.reduce_sum(tf.sin(x)) * scales, backward
+
+        return f
+
+    right = check(f_of(0.0), x)
+    assert right.verdict == "agree"
+    stated = right.resolution_of("x")
+    assert stated == right.orders[1].resolution
+    assert [check(f_of(times * stated / x[4]), x).verdict for times in (1.0, 3.0)] == ["mismatch"] * 2
+
+
 @pytest.mark.parametrize("size", [24, 25, 1000])
 def test_an_input_far_smaller_than_the_others_is_seen(size: int) -> None:
     x, factor = np.linspace(0.5, 1.2, size), np.ones(size)

@@ -35,6 +35,22 @@ def test_a_gradient_of_ones_own() -> None:
         assert spot_check(loss, [weights], times(factor)).verdict == "mismatch", factor
 
 
+@pytest.mark.parametrize("times", [1.0, 3.0, 1e3])
+def test_an_error_as_large_as_the_stated_resolution_does_not_agree(times: float) -> None:
+    """Errors of a thousand entries, most of which cancel in the random combinations of a closer look."""
+    weights = tf.Variable(np.linspace(0.5, 1.2, 1000))
+
+    def loss() -> tf.Tensor:
+        return tf.reduce_sum(tf.sin(weights))
+
+    right = spot_check(loss, [weights], lambda: [tf.cos(weights)])
+    assert right.verdict == "agree"
+    found = spot_check(loss, [weights], lambda: [tf.cos(weights) * (1 + times * right.resolution)])
+    assert found.verdict != "agree"
+    if times == 1.0:
+        assert "along a direction the gradient misses the differences of the loss" in found.result.orders[1].notes[-1]
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_a_variable_that_the_loss_does_not_use_hides_no_mismatch(own: bool) -> None:
     weights, idle = tf.Variable([0.5, -1.0], dtype=tf.float64), tf.Variable(2.0)
