@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -205,9 +206,9 @@ def _matrices_left_alone() -> Iterator[None]:
 def perturbed_matrices(seed: int) -> Iterator[None]:
     """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, those of gradients too, and no more.
 
-    Functions run as they do else, which derivatives under test may depend on; and what is `SPLITTING` is left alone.
+    Functions run as they do else, which derivatives under test may depend on; and where factors may split, they stay.
     """
-    with _calls_changed(seed, lambda _name, _inputs, results: results, set(), NORMWISE - SPLITTING):
+    with _calls_changed(seed, lambda _name, _inputs, results: results, set(), factors_stay=True):
         yield
 
 
@@ -243,7 +244,7 @@ def _calls_changed(
     seed: int | None,
     rounded: Callable[[str, Iterable[Any], Any], Any],
     known: set[int],
-    normwise: frozenset[str] = NORMWISE,
+    factors_stay: bool = False,
 ) -> Iterator[None]:
     generator, ours = None if seed is None else np.random.default_rng((seed, 1)), [False]
 
@@ -255,7 +256,8 @@ def _calls_changed(
             return call(inputs)
         ours[0] = True
         try:
-            if name in normwise and generator is not None and not _left_alone[0]:
+            stays = _left_alone[0] or (factors_stay and _splits(name, inputs))
+            if generator is not None and name in NORMWISE and not stays:
                 inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
             results = rounded(name, flat, call(inputs))
         finally:
@@ -273,6 +275,14 @@ def _calls_changed(
     calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
     with _marked(seed), patched(*calls):
         yield
+
+
+def _splits(name: str, given: Sequence[Any]) -> bool:
+    """Whether an operation with these inputs and attributes gives `SPLITTING` factors, not singular values alone."""
+    if name not in SPLITTING:
+        return False
+    flags = [after for one, after in pairwise(given) if isinstance(one, str) and one in ("compute_uv", "compute_v")]
+    return all(flags)
 
 
 def _is_matrix(value: Any) -> bool:

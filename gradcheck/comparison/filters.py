@@ -1,18 +1,18 @@
 """The false-positive filters between a suspicion and a mismatch.
 
 A comparison outside the bounds of both tableaus is a suspicion. Each filter knows one way in which a right derivative
-comes to look wrong (the first one: how a wrong one comes to look right) and changes the verdicts that this explains.
+comes to look wrong (the last one: how a wrong one comes to look right) and changes the verdicts that this explains.
 First derivatives have a list, and second derivatives two, beside differences of gradients and beside differences of
 values, both of which end with the same search for swings. The order within a list:
 
-1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
-   what cancelled terms leave, and a low precision (for first derivatives later: a tie that it makes is a kink).
+1. What concerns autodiff's own rounding: what cancelled terms leave, and a low precision (for first derivatives later:
+   a tie that it makes is a kink).
 2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
 4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show,
-   terms that only autodiff shows. Last, the edge of the domain names the reason of what is inconclusive by then, and
-   NaN is no longer that where the function is finite.
+   terms that only autodiff shows. Then the edge of the domain names the reason of what is inconclusive by then, and
+   NaN is no longer that where the function is finite. Last, what agrees in low precision alone is a mismatch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Lines, sample_values, ulp_rounding
 from gradcheck.comparison.suspicion import FINER, Evidence
 from gradcheck.comparison.swing import swings
-from gradcheck.comparison.tables import EXCLUSION, Comparison, confirmed
+from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, RELATIVE, Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
@@ -44,7 +44,7 @@ from gradcheck.numerics.one_sided import (
 )
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.numerics.rounding import lattice, rounding_of
-from gradcheck.numerics.sampling import CONFIRM, Sample
+from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -57,15 +57,8 @@ CLOSER = 2.0**-14
 
 DIRECTIONS_BEFORE_MISMATCH = 4
 
-
-def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Agreement within a rounding no smaller than the derivative is inconclusive."""
-    difference = comparison.difference
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, evidence.lines.problem.precision))
-    rounding = evidence.own.beside(difference - comparison.bound, difference + comparison.bound)
-    vacuous = comparison.where(Verdict.AGREE) & (np.abs(comparison.autodiff - difference) > tight)
-    vacuous &= rounding > evidence.little(difference)
-    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+LEFT = 2.0**-20
+"""Of what float32, or less, loses of a derivative, float64 loses less than this part: its unit is 2**-29 of theirs."""
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -83,6 +76,19 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
     covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
     vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
     return _allowed(comparison, covered, allowed).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def wrong_in_float64(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What agrees by more than a first look allows is wrong where the same formula is wrong in float64, too."""
+    error = np.abs(comparison.autodiff - comparison.difference)
+    precision = evidence.lines.problem.precision
+    first = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, precision))
+    doubtful = comparison.where(Verdict.AGREE) & ~comparison.at_kink & (error > GRANTED * first)
+    if evidence.lines.tolerance.given or not doubtful.any() or (exact := evidence.own.in_float64) is None:
+        return comparison
+    lost = LEFT * evidence.own.lost + ulp_rounding(exact, EPS64)
+    wrong = doubtful & (np.abs(exact - comparison.difference) > EXCLUSION * (comparison.bound + lost))
+    return comparison.marked(wrong, Verdict.MISMATCH, Kind.WRONG_VALUE)
 
 
 def _allowed(comparison: Comparison, mask: Array, allowed: Array) -> Comparison:
@@ -331,7 +337,6 @@ class Filter:
 
 
 FIRST_ORDER = (
-    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
     Filter("smooth on finer rows", smooth_on_finer_rows, on=None, nonsmooth=True),
@@ -346,11 +351,11 @@ FIRST_ORDER = (
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("no number", no_number, on=Verdict.INCONCLUSIVE),
+    Filter("wrong in float64", wrong_in_float64, on=Verdict.AGREE),
 )
 """For first derivatives."""
 
 GRADIENT_DIFFERENCES = (
-    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("low precision", low_precision),
     Filter("aliasing", aliasing),

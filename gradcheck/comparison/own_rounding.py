@@ -196,6 +196,15 @@ class OwnRounding:
             return _largest(np.abs([*(gaps - gaps[0]), *(moved - moved[0])]))
 
     @cached_property
+    def in_float64(self) -> Array | None:
+        """The values by the same formulas in float64; None where there is no such form, or it has others."""
+        form = self.around.problem.in_float64
+        if form is None or not form.same_gradients or self.around.beside_float64 is None:
+            return None
+        gaps, _ = self.around.beside_float64
+        return np.asarray(self.autodiff - self._of(gaps)[0])
+
+    @cached_property
     def neighbours(self) -> Array:
         """The values a little farther off, a draw a row."""
         return self._of(self.around.neighbours)

@@ -159,8 +159,15 @@ class _Probing(Probes):
         return replace(self, directions=directions * finite, columns=columns, finite=finite)
 
     def only(self, coordinates: Array) -> _Probing:
-        """Other random probes, of these coordinates (n,) alone."""
+        """Other random probes, of these coordinates (n,) alone.
+
+        Of a single output, the first follows the signs of the gradient: no entries cancel in a source's share there,
+        while its roundings do.
+        """
         drawn = directions_at(self.rng, len(self.directions), self.problem.point)
+        if self.problem.outputs == 1:
+            (gradient,) = self.pulled(np.ones((1, 1)))
+            drawn[0] = np.where(gradient == 0, drawn[0], np.copysign(drawn[0], gradient))
         return replace(self, directions=drawn * (coordinates & self.finite))
 
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
@@ -278,10 +285,11 @@ class _Probing(Probes):
         if wrong is not None:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
-            # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
-            own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
-            measured = np.maximum(own.beside(table.difference - table.bound, table.difference + table.bound), own.lost)
-            rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
+            if table.lost is None:
+                # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
+                own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+                measured = own.beside(table.difference - table.bound, table.difference + table.bound)
+                rounding = np.minimum(np.maximum(measured, own.lost), ROUNDING * np.asarray(table.contribution))
             rows, table, wrong = tested()
         searched: list[Comparison] = []
         while wrong is not None and len(searched) < SEARCHES:
