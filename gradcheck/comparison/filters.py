@@ -29,7 +29,7 @@ from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Lines, sample_values, ulp_rounding
 from gradcheck.comparison.suspicion import FINER, Evidence
 from gradcheck.comparison.swing import swings
-from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, confirmed
+from gradcheck.comparison.tables import EXCLUSION, GRANTED, LEFT, Comparison, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, RELATIVE, Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
@@ -57,9 +57,6 @@ CLOSER = 2.0**-14
 
 DIRECTIONS_BEFORE_MISMATCH = 4
 
-LEFT = 2.0**-20
-"""Of what float32, or less, loses of a derivative, float64 loses less than this part: its unit is 2**-29 of theirs."""
-
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What is left where terms cancel agrees up to their rounding, which is next to zero where nothing is left."""
@@ -78,14 +75,19 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
     return _allowed(comparison, covered, allowed).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def wrong_in_float64(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What agrees by more than a first look allows is wrong where the same formula is wrong in float64, too."""
-    error = np.abs(comparison.autodiff - comparison.difference)
-    precision = evidence.lines.problem.precision
+def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What low precision makes agree by more than a first look allows is wrong if the formula is so in float64, too.
+
+    Where that cannot be told, it is undecided.
+    """
+    precision, error = evidence.lines.problem.precision, np.abs(comparison.autodiff - comparison.difference)
     first = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, precision))
     doubtful = comparison.where(Verdict.AGREE) & ~comparison.at_kink & (error > GRANTED * first)
-    if evidence.lines.tolerance.given or not doubtful.any() or (exact := evidence.own.in_float64) is None:
+    if precision <= EPS64 or evidence.lines.tolerance.given or not doubtful.any():
         return comparison
+    exact = evidence.own.in_float64
+    if exact is None:
+        return comparison.marked(doubtful, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     lost = LEFT * evidence.own.lost + ulp_rounding(exact, EPS64)
     wrong = doubtful & (np.abs(exact - comparison.difference) > EXCLUSION * (comparison.bound + lost))
     return comparison.marked(wrong, Verdict.MISMATCH, Kind.WRONG_VALUE)
@@ -351,7 +353,7 @@ FIRST_ORDER = (
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("no number", no_number, on=Verdict.INCONCLUSIVE),
-    Filter("wrong in float64", wrong_in_float64, on=Verdict.AGREE),
+    Filter("beyond a first look", beyond_a_first_look, on=Verdict.AGREE),
 )
 """For first derivatives."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.lines import LITTLE, ulp_rounding
 from gradcheck.comparison.resolution import shares_of, unseen
-from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.comparison.tables import EXCLUSION, LEFT, Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.probing import magnitudes, probe_tests
 from gradcheck.numerics.sampling import EPS64
@@ -73,9 +73,13 @@ class Probes:
         return values if self.finite.all() else np.where(self.finite, values, 0.0)
 
     def test(
-        self, estimate: Estimate, rows: PulledBack, rounding: Array | float
+        self, estimate: Estimate, rows: PulledBack, rounding: Array | float, *, measured: bool = True
     ) -> tuple[Comparison, tuple[int, int] | None]:
-        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
+        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row).
+
+        The rounding of a low precision is `measured` by the float64 form, if there is one, or the largest that it may
+        be.
+        """
         weights, pulled = rows.weights, rows.pulled
         used = weights.any(axis=0)
         value, bound, little = (
@@ -83,7 +87,7 @@ class Probes:
         )
         tests = probe_tests(value, pulled, self.directions, weights, bound)
         difference, residual, little = value @ weights.T, tests.residual.T, little @ np.abs(weights).T
-        lost = self._lost(rows)
+        lost = self._lost(rows) if measured else None
         granted = ulp_rounding(tests.size.T, self.problem.precision)
         if lost is not None:
             granted = np.where(lost < granted, lost, granted)
@@ -96,6 +100,9 @@ class Probes:
         allowed = EXCLUSION * (tests.bound.T + rounding + granted)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
         failing = ~(np.abs(residual) <= allowed + self._waived(rows))
+        if lost is not None and not self.tolerance.given:
+            exactly = EXCLUSION * (tests.bound.T + ulp_rounding(tests.size.T, EPS64) + LEFT * lost)
+            failing |= ~(np.abs(residual + self._drift(rows)) <= np.maximum(exactly, EXCLUSION * little))
         table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
         behind = int(self.finite.sum() * used.sum())
@@ -120,6 +127,18 @@ class Probes:
             return None
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
+
+    def _drift(self, rows: PulledBack) -> Array:
+        """By how much rounding that was measured moves each test (k, l)."""
+        assert rows.gaps is not None
+        return np.asarray(self.directions @ rows.gaps.T)
+
+    def close(self, table: Comparison, rows: PulledBack) -> Array:
+        """Which tests (k, l) agree within a tenth of what is allowed, but for rounding that was measured."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            drift = 0.0 if table.lost is None else self._drift(rows)
+            error = np.abs(table.autodiff - drift - table.difference)
+        return np.asarray(np.isfinite(error) & (error <= table.allowed / EXCLUSION))
 
     def _left_of_zero(self, rows: PulledBack) -> Array:
         """The rounding (l,) of a whole gradient, each entry times the magnitude of its coordinate."""

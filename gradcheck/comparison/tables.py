@@ -22,6 +22,9 @@ EXCLUSION = 10.0
 GRANTED = 4.0
 """A closer look may allow so many times what an earlier one does, as it measures rounding and lost digits."""
 
+LEFT = 2.0**-20
+"""Of what float32, or less, loses of a derivative, float64 loses less than this part: its unit is 2**-29 of theirs."""
+
 GROSS = 1e6
 """An error of so many times what would have been noticed is gross: more than chance makes of the roundings of a sum.
 A few wide steps tell it as surely as many, and one perturbed value does."""
