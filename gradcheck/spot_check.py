@@ -61,7 +61,8 @@ def spot_check(
     takes them; by default TensorFlow's gradient of `loss` is taken. It is a function, so that it draws the random
     numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries cancel; the
     others are random. Each takes 16 values of the loss, 4 more where they do not agree; what is wrong then, `check`
-    looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause.
+    looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause; where it
+    finds nothing, the verdict is inconclusive.
 
     `unconnected`, "warn", "raise" or "ignore", is about variables without a gradient that do not change the loss, as in
     `assert_close`; where all of them are such, the verdict is inconclusive, which raises nothing.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.comparison.lines import LITTLE, SPREAD, inner_rounding
+from gradcheck.comparison.lines import LITTLE, SPREAD, Lines, inner_rounding
 from gradcheck.comparison.suspicion import FINER, NEARER, Evidence
 from gradcheck.comparison.tables import EXCLUSION, Comparison
 from gradcheck.numerics.difference import Estimate
@@ -18,6 +18,9 @@ from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
+
+CLEAR, ENOUGH = 64.0, 5
+"""What is so many times as far away as so many draws move it is no rounding."""
 
 MET = 2.0**-10
 """A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
@@ -63,19 +66,32 @@ def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evid
     The root of an expanded square (x - a)**2 is constant on steps whose squares the terms of the sum lose.
     """
     doubtful = contradicted & comparison.where(Verdict.MISMATCH)
-    places = np.flatnonzero(doubtful.any(axis=1))
-    if places.size:
-        row = row.lines(places)
-        moves = (row.step[:, None] * row.stencil.offsets)[:, :, None]
-        slope, bound = comparison.difference[places, None], comparison.bound[places, None]
-        away = np.abs(row.values - row.values[:, :1] - moves * slope) - np.abs(moves) * bound
-        rounding = inner_rounding(evidence.lines.some(places), row)
-        # Of the two points at a distance one may have been lucky in all draws.
-        upwards, downwards = np.argsort(row.stencil.offsets), np.argsort(-row.stencil.offsets)
-        rounding[:, upwards] = np.maximum(rounding[:, upwards], rounding[:, downwards])
+    for line in np.flatnonzero(doubtful.any(axis=1)):
+        one = row.lines(np.array([line]))
+        moves = one.step[0] * one.stencil.offsets[:, None]
+        slope, bound, values = comparison.difference[line], comparison.bound[line], one.values[0]
         with np.errstate(invalid="ignore"):
-            doubtful[places] &= ~(away <= SPREAD * rounding).all(axis=1)
+            away = np.abs(values - values[:1] - moves * slope) - np.abs(moves) * bound
+        away = np.where(doubtful[line], np.nan_to_num(away, nan=np.inf), 0.0)
+        doubtful[line] &= _beyond(away, evidence.lines.some(np.array([line])), one)
     return doubtful
+
+
+def _beyond(away: Array, line: Lines, row: Sample) -> Array:
+    """Which columns of a row on a line are so far `away` (p, m) at a point that rounding is not the reason, (m,).
+
+    Of the two points at a distance one may be lucky in all draws, and neither is likely to be.
+    """
+    offsets, rounding = row.stencil.offsets, np.zeros_like(away)
+    upwards, downwards = np.argsort(offsets, kind="stable"), np.argsort(-offsets, kind="stable")
+    places = np.flatnonzero((away > 0).any(axis=1))
+    for draw, changes in enumerate(inner_rounding(line, row, places), start=1):
+        rounding[places] = np.maximum(rounding[places], changes[0])
+        rounding[upwards] = np.maximum(rounding[upwards], rounding[downwards])
+        left, clear = away > SPREAD * rounding, away > CLEAR * rounding
+        if np.all(~left.any(axis=0) | (clear.any(axis=0) & (draw >= ENOUGH))):
+            break
+    return np.asarray((away > SPREAD * rounding).any(axis=0))
 
 
 def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:

@@ -339,16 +339,14 @@ def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> It
         yield noisy
 
 
-def inner_rounding(lines: Lines, sample: Sample) -> Array:
-    """How far perturbations of inner values move the values of a sample beside the point, (k, points, m).
+def inner_rounding(lines: Lines, sample: Sample, places: Array) -> Iterator[Array]:
+    """How far perturbations of inner values move the values at some points of a sample, (k, places, m), draw by draw.
 
     They may take another branch: away from the point a tie is there by chance, and rounding decides it.
     """
-    points = LinePoints.on(lines.problem.point, lines.directions, sample.step[:, None] * sample.stencil.offsets[1:])
-    beside, most = sample.values[:, 1:], np.zeros_like(sample.values)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for draw in range(DRAWS):
-            with _perturbed(lines.problem, draw, ()) as noisy:
-                changes = np.abs(lines.values(points, noisy)[1:].reshape(beside.shape) - beside)
-            most[:, 1:] = np.fmax(most[:, 1:], changes)
-    return most
+    offsets = sample.step[:, None] * sample.stencil.offsets[places]
+    points, plain = LinePoints.on(lines.problem.point, lines.directions, offsets), sample.values[:, places]
+    for draw in range(DRAWS):
+        with np.errstate(invalid="ignore", over="ignore"), _perturbed(lines.problem, draw, ()) as noisy:
+            changes = np.abs(lines.values(points, noisy)[1:].reshape(plain.shape) - plain)
+        yield np.nan_to_num(changes, posinf=0.0)
