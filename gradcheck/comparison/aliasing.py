@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.comparison.lines import LITTLE, SPREAD, Lines, inner_rounding
-from gradcheck.comparison.suspicion import FINER, NEARER, Evidence
+from gradcheck.comparison.lines import DRAWS, LITTLE, SPREAD, Lines, inner_rounding
+from gradcheck.comparison.suspicion import FINER, NEARER, TINY, Evidence
 from gradcheck.comparison.tables import EXCLUSION, Comparison
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import constant
@@ -21,6 +21,9 @@ Array = np.ndarray[Any, Any]
 
 CLEAR, ENOUGH = 64.0, 5
 """What is so many times as far away as so many draws move it is no rounding."""
+
+FEW = 10
+"""So many points are perturbed again."""
 
 MET = 2.0**-10
 """A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
@@ -80,18 +83,21 @@ def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evid
 def _beyond(away: Array, line: Lines, row: Sample) -> Array:
     """Which columns of a row on a line are so far `away` (p, m) at a point that rounding is not the reason, (m,).
 
-    Of the two points at a distance one may be lucky in all draws, and neither is likely to be.
+    Of the two points at a distance one may be lucky in all draws, and neither is likely to be. After the first draw a
+    few points are enough, those that it explains least.
     """
     offsets, rounding = row.stencil.offsets, np.zeros_like(away)
     upwards, downwards = np.argsort(offsets, kind="stable"), np.argsort(-offsets, kind="stable")
-    places = np.flatnonzero((away > 0).any(axis=1))
-    for draw, changes in enumerate(inner_rounding(line, row, places), start=1):
-        rounding[places] = np.maximum(rounding[places], changes[0])
+    left, places = away > 0, np.flatnonzero((away > 0).any(axis=1))
+    for draw in range(DRAWS):
+        rounding[places] = np.maximum(rounding[places], inner_rounding(line, row, places, draw)[0])
         rounding[upwards] = np.maximum(rounding[upwards], rounding[downwards])
         left, clear = away > SPREAD * rounding, away > CLEAR * rounding
-        if np.all(~left.any(axis=0) | (clear.any(axis=0) & (draw >= ENOUGH))):
+        if np.all(~left.any(axis=0) | (clear.any(axis=0) & (draw + 1 >= ENOUGH))):
             break
-    return np.asarray((away > SPREAD * rounding).any(axis=0))
+        ratios = np.max(np.where(left, away / np.maximum(rounding, TINY), 0.0), axis=1)
+        places = np.argsort(-ratios)[: min(FEW, int(left.any(axis=1).sum()))]
+    return np.asarray(left.any(axis=0))
 
 
 def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:

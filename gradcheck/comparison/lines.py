@@ -339,14 +339,13 @@ def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> It
         yield noisy
 
 
-def inner_rounding(lines: Lines, sample: Sample, places: Array) -> Iterator[Array]:
-    """How far perturbations of inner values move the values at some points of a sample, (k, places, m), draw by draw.
+def inner_rounding(lines: Lines, sample: Sample, places: Array, draw: int) -> Array:
+    """How far a perturbation of inner values moves the values at some points of a sample, (k, places, m).
 
-    They may take another branch: away from the point a tie is there by chance, and rounding decides it.
+    It may take another branch: away from the point a tie is there by chance, and rounding decides it.
     """
     offsets = sample.step[:, None] * sample.stencil.offsets[places]
     points, plain = LinePoints.on(lines.problem.point, lines.directions, offsets), sample.values[:, places]
-    for draw in range(DRAWS):
-        with np.errstate(invalid="ignore", over="ignore"), _perturbed(lines.problem, draw, ()) as noisy:
-            changes = np.abs(lines.values(points, noisy)[1:].reshape(plain.shape) - plain)
-        yield np.nan_to_num(changes, posinf=0.0)
+    with np.errstate(invalid="ignore", over="ignore"), _perturbed(lines.problem, draw, ()) as noisy:
+        changes = np.abs(lines.values(points, noisy)[1:].reshape(plain.shape) - plain)
+    return np.asarray(np.nan_to_num(changes, posinf=0.0))

@@ -143,9 +143,7 @@ def cases() -> list[tuple[str, bool]]:
     return [(name, traced) for name, traced in pairs if not (traced and name in DRAWING | ENDLESS)]
 
 
-@slices.parametrized(
-    ("name", "traced"), cases(), lambda found: [*(one for one in found if one[0] in OWN), *found[3:-8:17]]
-)
+@slices.parametrized(("name", "traced"), cases(), lambda found: [*((name, False) for name in OWN), *found[3:-8:21]])
 def test_explain_sees_what_the_step_gives(name: str, traced: bool) -> None:
     """One of its runs gives the same bits; in the first, functions run eagerly, of which the last digits may differ."""
     alone = unobserved(made(STEPS[name], traced))
@@ -154,6 +152,9 @@ def test_explain_sees_what_the_step_gives(name: str, traced: bool) -> None:
         gradcheck.explain(step)
     except (TypeError, ValueError, RuntimeError, NotImplementedError):
         assert runs  # nothing to explain, but it was run
+    if traced and isinstance(alone, type):  # AutoGraph raises errors of its own for those of the code
+        assert any(isinstance(run, type) for run in runs)
+        return
     assert alone in runs
     if not traced:
         assert_near(runs[0], alone)

@@ -181,7 +181,7 @@ def test_a_wrong_gradient_is_told_once_with_its_cause() -> None:
     assert len(monitor.checks) == 4
 
 
-@pytest.mark.parametrize("activation", ["tanh", scaled_slope])
+@slices.parametrized("activation", ["tanh", scaled_slope], slices.every(2))
 def test_a_model_with_an_embedding_is_watched(activation: Any) -> None:
     keras.utils.set_random_seed(1)
     words = np.random.default_rng(0).integers(0, 12, size=(32, 5))
