@@ -19,6 +19,9 @@ Array = np.ndarray[Any, Any]
 class Problem(ABC):
     """A function of n coordinates with m output coordinates, at a point."""
 
+    straight: bool = False
+    """The promise that the same operations run at all points, in no loop."""
+
     @property
     @abstractmethod
     def point(self) -> Array:
