@@ -20,7 +20,7 @@ from gradcheck.result import Reason, Verdict
 Array = np.ndarray[Any, Any]
 
 CLEAR, ENOUGH = 64.0, 5
-"""What is so many times as far away as so many draws move it is no rounding."""
+"""What is so many times as far away as so many draws move it, or the point on the other side, is no rounding."""
 
 FEW = 10
 """So many points are perturbed again."""
@@ -86,17 +86,18 @@ def _beyond(away: Array, line: Lines, row: Sample) -> Array:
     Of the two points at a distance one may be lucky in all draws, and neither is likely to be. After the first draw a
     few points are enough, those that it explains least.
     """
-    offsets, rounding = row.stencil.offsets, np.zeros_like(away)
+    offsets, rounding, tries = row.stencil.offsets, np.zeros_like(away), np.zeros((len(away), 1))
     upwards, downwards = np.argsort(offsets, kind="stable"), np.argsort(-offsets, kind="stable")
     left, places = away > 0, np.flatnonzero((away > 0).any(axis=1))
-    for draw in range(DRAWS):
+    for draw in range(2 * DRAWS):
         rounding[places] = np.maximum(rounding[places], inner_rounding(line, row, places, draw)[0])
         rounding[upwards] = np.maximum(rounding[upwards], rounding[downwards])
-        left, clear = away > SPREAD * rounding, away > CLEAR * rounding
-        if np.all(~left.any(axis=0) | (clear.any(axis=0) & (draw + 1 >= ENOUGH))):
+        tries[places] += 1
+        left, clear = away > SPREAD * rounding, (away > CLEAR * rounding) & (tries >= ENOUGH)
+        if np.all(~left.any(axis=0) | clear.any(axis=0)):
             break
         ratios = np.max(np.where(left, away / np.maximum(rounding, TINY), 0.0), axis=1)
-        places = np.argsort(-ratios)[: min(FEW, int(left.any(axis=1).sum()))]
+        places = np.argsort(-ratios, kind="stable")[: min(FEW, int(left.any(axis=1).sum()))]
     return np.asarray(left.any(axis=0))
 
 
