@@ -100,7 +100,7 @@ class Probes:
         allowed = EXCLUSION * (tests.bound.T + rounding + granted)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
         failing = ~(np.abs(residual) <= allowed + self._waived(rows))
-        if lost is not None and not self.tolerance.given:
+        if lost is not None and self._drifts and not self.tolerance.given:
             exactly = EXCLUSION * (tests.bound.T + ulp_rounding(tests.size.T, EPS64) + LEFT * lost)
             failing |= ~(np.abs(residual + self._drift(rows)) <= np.maximum(exactly, EXCLUSION * little))
         table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
@@ -128,6 +128,11 @@ class Probes:
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
 
+    @property
+    def _drifts(self) -> bool:
+        """Whether the rounding that is measured is that of the derivatives under test, not of others beside them."""
+        return self.problem.in_float64 is not None and self.problem.in_float64.same_gradients
+
     def _drift(self, rows: PulledBack) -> Array:
         """By how much rounding that was measured moves each test (k, l)."""
         assert rows.gaps is not None
@@ -136,7 +141,7 @@ class Probes:
     def close(self, table: Comparison, rows: PulledBack) -> Array:
         """Which tests (k, l) agree within a tenth of what is allowed, but for rounding that was measured."""
         with np.errstate(invalid="ignore", over="ignore"):
-            drift = 0.0 if table.lost is None else self._drift(rows)
+            drift = self._drift(rows) if table.lost is not None and self._drifts else 0.0
             error = np.abs(table.autodiff - drift - table.difference)
         return np.asarray(np.isfinite(error) & (error <= table.allowed / EXCLUSION))
 

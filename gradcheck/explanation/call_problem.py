@@ -125,9 +125,11 @@ class CallProblem(Problem):
     def _deltas(self, points: Array) -> list[Array]:
         """How far each source is moved at a point (n,), or at points (p, n)."""
         ends = np.cumsum([source.count for source in self.sources])[:-1]
+        with np.errstate(invalid="ignore"):  # a source may hold infinity
+            moved = np.split(points - self.point, ends, axis=-1)
         return [
             from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-            for source, delta in zip(self.sources, np.split(points - self.point, ends, axis=-1), strict=True)
+            for source, delta in zip(self.sources, moved, strict=True)
         ]
 
     def _matrix(self, result: Any, source: Source) -> Array:

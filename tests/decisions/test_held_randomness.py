@@ -24,7 +24,7 @@ DRAWS: dict[str, Callable[[Any, str], Any]] = {
 @slices.parametrized(
     ("drawn", "dtype"),
     product(DRAWS, ("float64", "float32")),
-    lambda cases: [case for number, case in enumerate(cases) if number % 2 == (number // 2 + 1) % 2],
+    lambda cases: [(drawn, dtype) for drawn, dtype in cases if (drawn == "a generator") == (dtype == "float64")],
 )
 def test_a_loss_that_draws_is_decided(drawn: str, dtype: str) -> None:
     x, w = tf.ones((8, 3), dtype), tf.constant([[0.5], [1.0], [-0.3]], dtype)

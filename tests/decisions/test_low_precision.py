@@ -200,6 +200,14 @@ def test_given_values_in_float32_are_granted_what_tensorflow_loses_and_no_more(
     assert check(lambda: 1e3 + tf.reduce_sum(tf.sin(w)), variables=[w], gradient=given).verdict == verdict
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (1.1, "mismatch")])
+def test_given_values_may_be_more_precise_than_tensorflow_s(factor: float, verdict: str) -> None:
+    """1 - tanh(x) ** 2 at 3 has lost three digits in float32, and 1 / cosh(x) ** 2 none."""
+    w = tf.Variable(np.linspace(2.0, 4.0, 100).astype(np.float32))
+    given = [(factor / np.cosh(w.numpy().astype(np.float64)) ** 2).astype(np.float32)]
+    assert check(lambda: tf.reduce_sum(tf.tanh(w)), variables=[w], gradient=given).verdict == verdict
+
+
 def cast_softmax(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum([1.14, 0.5, 0.44] * tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), tf.float64))
 
