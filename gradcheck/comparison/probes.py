@@ -302,7 +302,8 @@ class _Probing(Probes):
         searched: list[Comparison] = []
         while wrong is not None and len(searched) < SEARCHES:
             line, row = wrong
-            located = self._search(self.directions[line], left[row] * ~rough, float(rounding[wrong]))
+            lost = rounding if table.lost is None else table.lost
+            located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]))
             if located is None:
                 break
             output, coordinate = located

@@ -196,6 +196,17 @@ def test_a_gradient_is_as_wrong_inside_of_the_model_as_when_it_is_given(instrume
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("factor", [0.0, 1.1])
+def test_what_is_wrong_is_searched_for_beyond_the_rounding_of_the_others(
+    instrument: Callable[[str], Any], factor: float
+) -> None:
+    """The values' kernel of an attention layer in float32, whose other gradients round by more than differences do."""
+    training = instrument("detection").Training.of("attention", 1_000, "float32")
+    (place,) = [number for number, one in enumerate(training.variables) if one.path.endswith("value/kernel")]
+    assert training.verdict(place, factor, "given") == "mismatch"
+
+
+@pytest.mark.exhaustive
 def test_a_planted_error_is_in_the_entry_that_was_drawn_and_no_smaller(instrument: Callable[[str], Any]) -> None:
     planted = instrument("planted")
     subject, place, error = planted.Case.of(0).subject, 7, 1e-9  # a derivative of 6e-4 in float32
