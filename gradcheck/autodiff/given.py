@@ -64,23 +64,29 @@ class GivenGradient(Function):
 
     @staticmethod
     def by_tape(function: Function) -> GivenGradient:
-        """The sum of the outputs of `function`, with TensorFlow's gradient, and of what perturbs it."""
+        """The sum of the outputs of `function`, with TensorFlow's gradient, if any, and of what perturbs it."""
+
+        def noisy(draw: int) -> Function | None:
+            perturbed = function.perturbed(draw)
+            return None if perturbed is function else GivenGradient._taped(perturbed)
+
+        taped = GivenGradient._taped(function)
+        try:
+            differentiable = any(row is not None for row in taped.given(taped.tensors(taped.point)))
+        except DerivativeRaisedError:
+            differentiable = False
+        return replace(taped, noisy=noisy if differentiable else None)
+
+    @staticmethod
+    def _taped(function: Function) -> GivenGradient:
+        """The sum of the outputs of `function`, with TensorFlow's gradient."""
 
         def taken(tensors: Tensors) -> Tensors:
             (row,) = pullbacks(function.call, tensors, [function.cotangent(function.ones)])
             return row
 
-        def noisy(draw: int) -> Function | None:
-            perturbed = function.perturbed(draw)
-            return None if perturbed is function else GivenGradient.by_tape(perturbed)
-
         # Another formula than the one given: only what perturbs it counts, and not the distance to it.
-        summed = replace(GivenGradient.of(function, taken), plain=True)
-        try:
-            differentiable = any(row is not None for row in taken(summed.tensors(summed.point)))
-        except DerivativeRaisedError:
-            differentiable = False
-        return replace(summed, noisy=noisy if differentiable else None)
+        return replace(GivenGradient.of(function, taken), plain=True)
 
     @property
     def outputs(self) -> int:
@@ -108,8 +114,8 @@ class GivenGradient(Function):
         if form is None or not form.same_gradients:
             return None
         try:
-            low = GivenGradient.by_tape(replace(self.measured, wide=None)).gradients(cotangents).values
-            return np.asarray(low - GivenGradient.by_tape(form).gradients(cotangents).values)
+            low, wide = (GivenGradient._taped(one) for one in (replace(self.measured, wide=None), form))
+            return np.asarray(low.gradients(cotangents).values - wide.gradients(cotangents).values)
         except (DerivativeRaisedError, WrongShapeError):
             return None
 

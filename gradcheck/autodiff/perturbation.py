@@ -59,8 +59,8 @@ This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Al
 """
 
 SPLITTING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
-"""Those whose factors are others where equal values split, as no rounding of a gradient does. Their gradients solve
-with the factors: where these are singular, what they give is wrong, and no rounding."""
+"""Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
+other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
 
 COMPARING = frozenset(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"))
 """Operations that choose a branch. Perturbed values would choose another one, which is no rounding."""

@@ -20,10 +20,10 @@ from gradcheck.result import Reason, Verdict
 Array = np.ndarray[Any, Any]
 
 CLEAR, ENOUGH = 64.0, 5
-"""What is so many times as far away as so many draws move it, or the point on the other side, is no rounding."""
+"""A departure of CLEAR times the largest perturbation of ENOUGH draws, on either side, is no rounding error."""
 
 FEW = 10
-"""So many points are perturbed again."""
+"""The number of points that are perturbed again after the first draw."""
 
 MET = 2.0**-10
 """A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""

@@ -76,9 +76,9 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What low precision makes agree by more than a first look allows is wrong if the formula is so in float64, too.
+    """An agreement in low precision beyond the first look's allowance is a mismatch if the float64 form is wrong, too.
 
-    Where that cannot be told, it is undecided.
+    Without a float64 form of the same formulas it is inconclusive.
     """
     precision, error = evidence.lines.problem.precision, np.abs(comparison.autodiff - comparison.difference)
     first = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, precision))

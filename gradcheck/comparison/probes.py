@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import (
-    Lines,
-    first_look,
-    sample_values,
-    sharp_beside,
-    some_rows,
-    ulp_rounding,
-)
+from gradcheck.comparison.lines import Lines, first_look, sample_values, sharp_beside, some_rows, ulp_rounding
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.probe_pairs import SMALL, Probes, PulledBack
 from gradcheck.comparison.resolution import shares_of
@@ -169,9 +162,13 @@ class _Probing(Probes):
         """
         drawn = directions_at(self.rng, len(self.directions), self.problem.point)
         if self.problem.outputs == 1:
-            (gradient,) = self.pulled(np.ones((1, 1)))
-            drawn[0] = np.where(gradient == 0, drawn[0], np.copysign(drawn[0], gradient))
+            drawn[0] = np.where(self._gradient == 0, drawn[0], np.copysign(drawn[0], self._gradient))
         return replace(self, directions=drawn * (coordinates & self.finite))
+
+    @cached_property
+    def _gradient(self) -> Array:
+        """The gradient (n,) of a single output."""
+        return np.asarray(self.pulled(np.ones((1, 1)))[0])
 
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
         return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
@@ -233,7 +230,7 @@ class _Probing(Probes):
         """The probes with these cotangents, if they agree.
 
         They agree within a tenth of what is allowed, so that an error of two tenths would have shown. In float32 the
-        rounding of a loop, whose gradient is dear, is measured only where the largest that it may be hides something.
+        rounding of a loop, whose gradient is expensive, is measured only where its upper bound hides something.
         """
         loops = self.problem.in_float64 is not None and not self.problem.in_float64.straight
         for measured in (False, True) if loops and self.problem.precision <= SINGLE else (True,):

@@ -1,4 +1,4 @@
-"""The boundary around every search for a cause: an error of ours costs the cause, never the verdict, and is told."""
+"""The boundary around every search for a cause: an internal error costs the cause, never the verdict, and is noted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def internal_errors_told() -> Iterator[list[str]]:
 def cause_searched() -> Iterator[None]:
     """End the block, a search for a cause, at an exception in it, which is noted as an internal error.
 
-    What somebody's code, or TensorFlow, may raise in the search has to be caught where it is called.
+    Exceptions of the user's code, or of TensorFlow, in the search have to be caught where it is called.
     """
     try:
         yield
@@ -45,7 +45,7 @@ def cause_searched() -> Iterator[None]:
 
 
 def note_on(error: Exception) -> str:
-    """What is told of an internal error: its type, its message and our innermost line."""
+    """The note on an internal error: its type, its message and the innermost line of gradcheck."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(OWN)] or frames
     place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown line"

@@ -71,7 +71,7 @@ VALUES = {
 }
 """The remedies on the way there, by the names of operations."""
 OVERFLOWING = ("Pow", "Mean")
-"""Those of them that also overflow inside of their domain."""
+"""The operations among these that also overflow inside of their domain."""
 
 TOO_LARGE = (
     "the value is too large for {dtype}: scale the arguments down or clip them, compute with logarithms "
@@ -83,7 +83,7 @@ CAME_IN = {
     "variable": "begin again from finite values; an earlier update, or what was loaded, left it so",
     "constant": "write a finite number; a mask takes a large one, such as -1e9",
 }
-"""What to do about NaN or infinity that nothing made."""
+"""The remedies for NaN or infinity that no operation made, by where it came from."""
 
 
 def remedy_for_value(
@@ -93,7 +93,7 @@ def remedy_for_value(
     result: complex,
     dtype: str,
 ) -> str:
-    """What to do about an operation that gives `result`, of this dtype, at `value` of its argument, if it has one.
+    """The remedy for an operation that gives `result`, of this dtype, at `value` of its argument, if it has one.
 
     `behind` made the argument.
     """
@@ -112,7 +112,7 @@ def _in_line(line: str, remedy: str | None) -> str | None:
 
 
 def _instead(operation: RecordedOperation, behind: RecordedOperation | None, value: complex, line: str) -> str | None:
-    """What to write instead of a logarithm of what `behind` gives, and of a logarithm of the gamma function's poles."""
+    """The remedy for a logarithm of what `behind` gives, and of a logarithm of the gamma function's poles."""
     if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
         return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
     if operation.name == "Lgamma" and value.real <= 0:
