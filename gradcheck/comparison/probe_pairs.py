@@ -121,12 +121,14 @@ class Probes:
     def _lost(self, rows: PulledBack) -> Array | None:
         """The rounding error of each test (k, l) in low precision, by the float64 form's gradient, if there is one.
 
-        The signs of a probe are independent of those of the rounding errors, which add up as random ones do.
+        The signs of a probe are independent of those of the rounding errors, which add up as random ones do. Those of
+        derivatives beside the ones under test may add up as well: a probe may follow the signs of the gradient.
         """
         if self.problem.precision <= EPS64 or rows.gaps is None:
             return None
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T))
+            scatter = SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
+            return np.asarray(scatter if self._drifts else np.maximum(scatter, np.abs(self._drift(rows))))
 
     @property
     def _drifts(self) -> bool:

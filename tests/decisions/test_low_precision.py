@@ -208,6 +208,23 @@ def test_given_values_may_be_more_precise_than_tensorflow_s(factor: float, verdi
     assert check(lambda: tf.reduce_sum(tf.tanh(w)), variables=[w], gradient=given).verdict == verdict
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.9])
+def test_a_wrong_given_gradient_is_not_made_up_for_by_the_rounding_of_the_others(factor: float) -> None:
+    """exp(0.3) rounds up in bfloat16 300 times, by a tenth of the derivative of v together."""
+    u, v, w = (tf.Variable(np.full(size, value, np.float32)) for size, value in ((30, 0.37), (4, 0.5), (300, 0.3)))
+    signs = np.resize([100.0, -100.0], 30).astype(np.float32)
+
+    def half(operation: Any, x: tf.Variable) -> tf.Tensor:
+        return tf.cast(operation(tf.cast(x, tf.bfloat16)), tf.float32)
+
+    def f() -> tf.Tensor:
+        large = tf.reduce_sum(signs * half(tf.exp, u))
+        return large + tf.reduce_sum(half(tf.exp, w)) + tf.reduce_sum(half(lambda v: 1.25 * v, v))
+
+    given = [signs * half(tf.exp, u), factor * 1.25 * tf.ones(4), half(tf.exp, w)]
+    assert check(f, variables=[u, v, w], gradient=given).verdict == ("agree" if factor == 1 else "inconclusive")
+
+
 def cast_softmax(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum([1.14, 0.5, 0.44] * tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), tf.float64))
 
