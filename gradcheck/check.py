@@ -17,7 +17,7 @@ from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
 from gradcheck.autodiff.interception import EAGERLY, functions_run_eagerly
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
 from gradcheck.autodiff.opening import NotFiniteValueError, open_function, refuse_graph, specs_of
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
 from gradcheck.autodiff.state import (
     UNCHANGED,
@@ -154,9 +154,9 @@ def result_of(
             if function.outputs == 0:
                 return _nothing_to_compare(orders)
             observed = observed_call(function)
+        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         lost, unconnected = _without_gradient(function, gradient, unused)
         own = CheckDiagnosis(function, None, order=1)
-        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
             given = given_gradient(function, gradient)
             problem = GivenGradient.of(function, given, called=callable(gradient))
@@ -258,15 +258,15 @@ def _without_gradient(function: Function, gradient: Any, unused: bool) -> tuple[
     if gradient is not None and not any(listed):
         return [], []
     try:
-        ones = function.cotangent(np.ones(function.outputs))
-        (row,) = pullbacks(function.call, function.tensors(function.point), [ones])
-    except DerivativeRaisedError:
+        connected = function.gradients(np.ones((1, function.outputs))).connected[0]
+    except (DerivativeRaisedError, WrongShapeError):
         return [], []
     lost, unconnected = [], []
-    for source, part, named, taken in zip(function.sources, function.parts, listed, row, strict=True):
-        if taken is None and (not named or _changes(function, part)):
+    for source, part, named in zip(function.sources, function.parts, listed, strict=True):
+        none = source.count > 0 and not connected[part].any()
+        if none and (not named or _changes(function, part)):
             lost.append(source)
-        elif taken is None and not unused:
+        elif none and not unused:
             unconnected.append(source)
     return lost, unconnected
 

@@ -278,6 +278,15 @@ class Function(Problem):
         return feasible
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        if point is None and len(cotangents) == 1 and (cotangents == 1).all() and not perturbing():
+            return self._gradient_of_sum
+        return self._gradients(cotangents, point)
+
+    @cached_property
+    def _gradient_of_sum(self) -> Gradients:
+        return self._gradients(np.ones((1, self.outputs)))
+
+    def _gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         taken = self.gradients_of(UPSTREAM * cotangents, point)
         if not np.isfinite(taken.values).all():  # twice a cotangent may go beyond the largest number
             return self.gradients_of(cotangents, point)
