@@ -37,12 +37,15 @@ OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
 """Operations whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element.
 """
 
+STEPS = frozenset(("Floor", "Ceil", "Round", "Rint", "Sign"))
+"""Operations that are constant but for jumps."""
+
 EXACT = SELECTING.union(
+    STEPS,
     ("Identity", "IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
     ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split"),
     ("SplitV", "Slice", "StridedSlice", "GatherV2", "GatherNd", "Pad", "PadV2"),
-    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Rint"),
-    ("Select", "SelectV2"),
+    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Select", "SelectV2"),
 )
 """Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
 
@@ -61,9 +64,6 @@ This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Al
 SPLITTING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
 """Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
 other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
-
-COMPARING = frozenset(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"))
-"""Operations that choose a branch. Perturbed values would choose another one, which is no rounding."""
 
 PATTERNS, KEPT = 64, 1024
 """So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
@@ -156,16 +156,17 @@ def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = 
 
     So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
     Operations on constants round alike at all points: once `computed_from` named tensors, only what depends on them
-    is perturbed. Comparisons give what they gave in an unperturbed run, as `choices_of` has it.
+    is perturbed. Choices are those of an unperturbed run, as `choices_of` has them: another branch is no rounding.
     """
     generator, kept = np.random.default_rng(seed), iter(choices)
 
     def rounded(name: str, inputs: Iterable[Any], results: Any) -> Any:
-        if name in COMPARING:
+        if not any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one)):
+            return results
+        if _chooses(name, results):
             before = next(kept, results)
             return before if _shapes(before) == _shapes(results) else results
-        floats = (one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
-        if name in EXACT or not any(floats):
+        if name in EXACT:
             return results
         return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
 
@@ -174,16 +175,22 @@ def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = 
 
 
 def choices_of(run: Callable[[], Any]) -> list[Any]:
-    """The results of the comparisons of what depends on the inputs, in the order of a run of eager code."""
+    """The results of comparisons and the like of what depends on the inputs, in the order of a run of eager code."""
     made: list[Any] = []
 
-    def noted(name: str, _inputs: Iterable[Any], results: Any) -> Any:
-        made.extend([results] if name in COMPARING else [])
+    def noted(name: str, inputs: Iterable[Any], results: Any) -> Any:
+        floats = any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
+        made.extend([results] if floats and _chooses(name, results) else [])
         return results
 
     with _following() as known, functions_run_eagerly(), _calls_changed(None, noted, known):
         run()
     return made
+
+
+def _chooses(name: str, results: Any) -> bool:
+    """Whether an operation on floating numbers gives steps, or whole or logical numbers."""
+    return name in STEPS or not any(one.dtype.is_floating or one.dtype.is_complex for one in tf.nest.flatten(results))
 
 
 def _shapes(results: Any) -> list[Any]:

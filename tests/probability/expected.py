@@ -242,6 +242,9 @@ WRONG = {
         (("a",),), lambda z: exp(-abs(z)) * besseli(0, z), "The gradient divides the order by the argument: 0 / 0."
     ),
     "bessel_ive with respect to its order": Wrong((("a",),), lambda v, z: exp(-z) * besseli(v, z), ORDER),
+    "NoncentralChi2: log_prob": Wrong(
+        (("df",),), noncentral_chi2_log_prob, ORDER + " The rest of the derivative is left."
+    ),
     "NoncentralChi2.log_prob of df alone": Wrong(
         (("a",),), lambda df: noncentral_chi2_log_prob(df, 1.4, 2.2), ORDER + " The rest of the derivative is left."
     ),
@@ -278,7 +281,6 @@ UNDECIDED = {
     "GeneralizedExtremeValue, concentration 0: mean": Undecided(
         {1: {ILL}}, "Wrong: 1.19 is right, autodiff gives 0. (gamma(1 - c) - 1) / c loses its digits next to 0."
     ),
-    "NoncentralChi2: log_prob": Undecided({1: {ILL}}, "Wrong with respect to df, as the row of df alone shows."),
     "kernel MaternFiveHalves, coincident": Undecided(
         {2: {ILL, COARSE}}, "Wrong: -4.4 is right, autodiff gives 0. The distance is not smooth there, the kernel is."
     ),

@@ -18,6 +18,7 @@ from gradcheck.autodiff.perturbation import (
     NORMWISE,
     SELECTING,
     UNIT,
+    choices_of,
     perturbed,
     perturbed_gradients,
     perturbed_matrices,
@@ -199,6 +200,33 @@ def test_what_is_exact_stays() -> None:
     ):
         assert moved(f, x) <= 2 * UNIT
     assert all(op_def_registry.get(name) is not None for name in EXACT)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda t: tf.where(t < 1.0, 0.0, t),
+        lambda t: tf.floor(t) * t,
+        lambda t: tf.cast(tf.cast(t, tf.int32), t.dtype),
+        lambda t: tf.cast(tf.argmax([t, tf.ones_like(t)]), t.dtype) + t,
+    ],
+    ids=["comparison", "floor", "cast", "argmax"],
+)
+def test_choices_are_those_of_an_unperturbed_run(choose: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """One that lies on an edge, as 1 does after a rounding, falls off it in half of the runs; that is no rounding."""
+
+    def f() -> tf.Tensor:
+        return choose(0.5 * x + 0.5)
+
+    x = tf.constant(1.0, tf.float64)
+    plain, choices = f(), choices_of(f)
+    apart = [[], []]
+    for seed in range(8):
+        for held, given in zip(apart, ([], choices), strict=True):
+            with perturbed_operations(seed, choices=given):
+                held.append(float(abs(f() - plain)))
+    assert max(apart[0]) > 0.5
+    assert max(apart[1]) < 8 * UNIT
 
 
 def test_custom_gradients_are_kept() -> None:
