@@ -76,20 +76,23 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """An agreement in low precision beyond the first look's allowance is a mismatch if the float64 form is wrong, too.
+    """What agrees by the rounding of a low precision alone is a mismatch if the same formula is wrong in float64.
 
-    Without a float64 form of the same formulas it is inconclusive.
+    Without a float64 form of the same formulas it is inconclusive where it is beyond what a first look states.
     """
-    precision, error = evidence.lines.problem.precision, np.abs(comparison.autodiff - comparison.difference)
-    first = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, precision))
-    doubtful = comparison.where(Verdict.AGREE) & ~comparison.at_kink & (error > GRANTED * first)
-    if precision <= EPS64 or evidence.lines.tolerance.given or not doubtful.any():
+    precision, difference, bound = evidence.lines.problem.precision, comparison.difference, comparison.bound
+    agree = comparison.where(Verdict.AGREE) & ~comparison.at_kink
+    if precision <= EPS64 or evidence.lines.tolerance.given or not agree.any():
         return comparison
     exact = evidence.own.in_float64
     if exact is None:
+        beyond = GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision))
+        doubtful = agree & (np.abs(comparison.autodiff - difference) > beyond)
         return comparison.marked(doubtful, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    lost = LEFT * evidence.own.lost + ulp_rounding(exact, EPS64)
-    wrong = doubtful & (np.abs(exact - comparison.difference) > EXCLUSION * (comparison.bound + lost))
+    missed, allowed = np.abs(exact - difference), bound + ulp_rounding(exact, EPS64)
+    if not (agree & (missed > EXCLUSION * allowed)).any():
+        return comparison
+    wrong = agree & (missed > EXCLUSION * (allowed + LEFT * evidence.own.lost))
     return comparison.marked(wrong, Verdict.MISMATCH, Kind.WRONG_VALUE)
 
 
@@ -344,10 +347,10 @@ FIRST_ORDER = (
     Filter("smooth on finer rows", smooth_on_finer_rows, on=None, nonsmooth=True),
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("doubtful kink", doubtful_kink, nonsmooth=True),
     Filter("staircase", staircase),
     Filter("low precision", low_precision),
-    Filter("small jump", small_jump, nonsmooth=True),
     Filter("small kink", small_kink, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),

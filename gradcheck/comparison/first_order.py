@@ -23,7 +23,7 @@ from gradcheck.comparison.lines import (
 )
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.suspicion import Evidence, moves, residue
-from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.result import Reason, Verdict
@@ -56,8 +56,19 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
         if closer.decided_wrong:
             return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
     sample = wider_look(close, close.sample())
-    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
-    return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving).spread(doubtful)
+    return comparison.replaced(doubtful[:, None], _within_what_is_stated(comparison, closer))
+
+
+def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
+    """The closer look, of which an agreement is inconclusive if it is beyond what a first look states for a right one.
+
+    Of subgradients, and of what is next to zero, a first look states nothing.
+    """
+    stated = np.abs(quick.autodiff - quick.difference) <= GRANTED * quick.allowed
+    zero = np.abs(closer.difference) <= EXCLUSION * closer.bound
+    beyond = quick.where(Verdict.MISMATCH) & closer.where(Verdict.AGREE) & ~(stated | zero | closer.at_kink)
+    return closer.marked(beyond, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:

@@ -199,10 +199,13 @@ class OwnRounding:
     def in_float64(self) -> Array | None:
         """The values by the same formulas in float64; None where there is no such form, or it has others."""
         form = self.around.problem.in_float64
-        if form is None or not form.same_gradients or self.around.beside_float64 is None:
+        if form is None or not form.same_gradients:
             return None
-        gaps, _ = self.around.beside_float64
-        return np.asarray(self.autodiff - self._of(gaps)[0])
+        try:
+            taken = self.around.derivative(form, form.point)
+        except (DerivativeRaisedError, WrongShapeError):
+            return None
+        return taken if self.seen is None else self.seen(taken)
 
     @cached_property
     def neighbours(self) -> Array:

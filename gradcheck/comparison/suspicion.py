@@ -131,14 +131,15 @@ def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array,
     """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
 
     With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
-    are divided. A function that is constant on the sample, such as a vanishing imaginary part, does not show its
-    terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a float64
-    form whose inner values are perturbed by its units.
+    are divided. A function that is zero but for rounding on the whole sample, such as a vanishing imaginary part, does
+    not show its terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a
+    float64 form whose inner values are perturbed by its units.
     """
     weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
     terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
     size = np.max(magnitudes(problem.point)) * weights
-    terms = np.where(constant(sample), np.maximum(terms, size), terms)
+    nothing = constant(sample) & (terms <= EXCLUSION * ULPS * problem.precision * size)
+    terms = np.where(nothing, size, terms)
     with np.errstate(invalid="ignore", divide="ignore"):
         measured = problem.in_float64 is not None and problem.in_float64.rounds_inside
         precision = problem.roundoff if measured else problem.precision

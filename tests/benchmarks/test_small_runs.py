@@ -113,10 +113,11 @@ SMALL_RUNS = (
             r"4 cases, 0 planted errors agree, 0 false alarms",
         ),
     ),
-    # Cases whose errors agreed once: of small outputs, small entries, cancelled terms, and along a direction alone.
+    # Cases whose errors agreed once: of small outputs, small entries, cancelled terms, along a direction alone, by the
+    # rounding of float32, and as a closer look allowed more than a first look states.
     SmallRun(
-        "planted.py --only 57 66 84 97 117 120 189 243",
-        (r"1\.0 times: error .*", r"8 cases, 0 planted errors agree, 0 false alarms"),
+        "planted.py --only 57 66 84 97 117 120 189 243 2162 2323",
+        (r"1\.0 times: error .*", r"10 cases, 0 planted errors agree, 0 false alarms"),
     ),
     SmallRun(
         "rediscovery.py --only crop_and_resize-order2 --seeds 1 --examples 5",

@@ -98,6 +98,17 @@ def test_a_derivative_of_zero_is_seen_to_be_zero() -> None:
         assert [finding.input for finding in wrong.findings] == ["y"]
 
 
+def test_a_large_input_without_a_derivative_hides_no_error_behind_its_size() -> None:
+    """1e-15 times the input is 1e-9, of a function that is 0.5 and knows nothing of that input."""
+    for error, verdict in ((1e-15, "mismatch"), (0.0, "agree")):
+
+        @tf.custom_gradient
+        def leaking(x: tf.Tensor, error: float = error) -> Any:
+            return tf.zeros_like(x), lambda upstream: error * upstream
+
+        assert check(lambda x: tf.sin(x[1]) + leaking(x[0]), [1e6, 0.5]).verdict == verdict
+
+
 @pytest.mark.parametrize("size", [3, 8, 30])
 def test_a_point_where_all_derivatives_are_zero_agrees(size: int) -> None:
     x = np.zeros(size)
@@ -118,15 +129,24 @@ def test_a_sum_of_hundreds_of_rows_in_low_precision_says_what_it_sees(dtype: str
 
 
 def test_what_is_seen_too_coarsely_is_told_with_the_number_and_what_helps() -> None:
-    def f_of(factor: float) -> Any:
-        return lambda x: tf.reduce_sum(scaled(factor)(x) ** 2)
+    x = tf.constant([1.0, -2.0], tf.bfloat16)
 
-    order = check(f_of(1.1), tf.constant([1.0, -2.0], tf.bfloat16)).orders[1]
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(x**2)
+
+    order = check(f, x, gradient=[2.2 * x]).orders[1]
     assert (order.verdict, order.reasons) == ("inconclusive", (Reason.TOO_COARSE,))
     (note,) = order.notes
     assert "times its own derivative for x" in note
     assert "float64" in note
-    assert check(f_of(1.0), tf.constant([1.0, -2.0], tf.bfloat16)).verdict == "agree"
+    assert check(f, x, gradient=[2.0 * x]).verdict == "agree"
+
+
+def test_an_operation_that_is_wrong_by_a_tenth_in_bfloat16_is_wrong_by_as_much_in_float64() -> None:
+    x = tf.constant([1.0, -2.0], tf.bfloat16)
+    for factor, verdict in ((1.1, "mismatch"), (1.0, "agree")):
+        wrong = scaled(factor)
+        assert check(lambda x, f=wrong: tf.reduce_sum(f(x) ** 2), x).verdict == verdict
 
 
 def test_a_mixed_precision_layer_whose_gradient_is_half_too_large_does_not_agree() -> None:
