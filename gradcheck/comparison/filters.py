@@ -78,21 +78,23 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What agrees by the rounding of a low precision alone is a mismatch if the same formula is wrong in float64.
 
-    Without a float64 form of the same formulas it is inconclusive where it is beyond what a first look states.
+    Without such a form it is inconclusive beyond what a first look states; and so it is beyond a given tolerance.
     """
-    precision, difference, bound = evidence.lines.problem.precision, comparison.difference, comparison.bound
-    agree = comparison.where(Verdict.AGREE) & ~comparison.at_kink
-    if precision <= EPS64 or evidence.lines.tolerance.given or not agree.any():
+    precision, tolerance = evidence.lines.problem.precision, evidence.lines.tolerance
+    difference, bound, wanted = comparison.difference, comparison.bound, tolerance.of(comparison.difference)
+    error, agree = np.abs(comparison.autodiff - difference), comparison.where(Verdict.AGREE) & ~comparison.at_kink
+    if tolerance.given:
+        agree &= (error > wanted) & ((np.abs(difference) > bound) | bool(tolerance.atol))
+        comparison = comparison.marked(agree, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
+    if precision <= EPS64 or not agree.any():
         return comparison
     exact = evidence.own.in_float64
     if exact is None:
-        beyond = GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision))
-        doubtful = agree & (np.abs(comparison.autodiff - difference) > beyond)
-        return comparison.marked(doubtful, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        doubtful = error > GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision))
+        return comparison.marked(agree & doubtful, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     missed, allowed = np.abs(exact - difference), bound + ulp_rounding(exact, EPS64)
-    if not (agree & (missed > EXCLUSION * allowed)).any():
-        return comparison
-    wrong = agree & (missed > EXCLUSION * (allowed + LEFT * evidence.own.lost))
+    if (wrong := agree & (missed > np.maximum(EXCLUSION * allowed, wanted))).any():
+        wrong &= missed > EXCLUSION * (allowed + LEFT * evidence.own.lost)
     return comparison.marked(wrong, Verdict.MISMATCH, Kind.WRONG_VALUE)
 
 
@@ -245,14 +247,7 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     sample = evidence.samples[0]
     radius = evidence.estimate(sample).radius / sample.step[:, None]
     moves = sample.step[:, None] * evidence.lines.directions
-    swinging = swings(
-        evidence.own.at,
-        evidence.lines.problem.point,
-        moves,
-        radius,
-        comparison,
-        suspects,
-    )
+    swinging = swings(evidence.own.at, evidence.lines.problem.point, moves, radius, comparison, suspects)
     return comparison.excused(swinging, Reason.ILL_CONDITIONED)
 
 
@@ -304,8 +299,8 @@ def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
     """
     closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
     same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
-    same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
-    return comparison.excused(~same, Reason.ILL_CONDITIONED)
+    other = np.abs(closer.value - comparison.autodiff) <= closer.bound
+    return comparison.excused(~same | other, Reason.ILL_CONDITIONED)
 
 
 def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -323,8 +318,7 @@ def _flat_steps(sample: Sample) -> Array:
     """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, c)."""
     centre = sample.values[:, :1]
     same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
-    flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
-    return flat
+    return np.asarray(np.logical_and.accumulate(same, axis=1).sum(axis=1))
 
 
 @dataclass(frozen=True)

@@ -114,10 +114,10 @@ SMALL_RUNS = (
         ),
     ),
     # Cases whose errors agreed once: of small outputs, small entries, cancelled terms, along a direction alone, by the
-    # rounding of float32, and as a closer look allowed more than a first look states.
+    # rounding of float32, as a closer look allowed more than a first look states, and beyond a tolerance.
     SmallRun(
-        "planted.py --only 57 66 84 97 117 120 189 243 2162 2323",
-        (r"1\.0 times: error .*", r"10 cases, 0 planted errors agree, 0 false alarms"),
+        "planted.py --only 57 66 84 97 117 120 189 243 2162 2323 2513",
+        (r"1\.0 times: error .*", r"11 cases, 0 planted errors agree, 0 false alarms"),
     ),
     SmallRun(
         "rediscovery.py --only crop_and_resize-order2 --seeds 1 --examples 5",

@@ -220,7 +220,7 @@ def test_choices_are_those_of_an_unperturbed_run(choose: Callable[[tf.Tensor], t
 
     x = tf.constant(1.0, tf.float64)
     plain, choices = f(), choices_of(f)
-    apart = [[], []]
+    apart: list[list[float]] = [[], []]
     for seed in range(8):
         for held, given in zip(apart, ([], choices), strict=True):
             with perturbed_operations(seed, choices=given):
