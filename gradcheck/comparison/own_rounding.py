@@ -33,8 +33,8 @@ NEXT = 64.0
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
-NEIGHBOURS, FEW = 6, 2
-"""So many neighbours show what a low precision loses, and so many in a first look."""
+NEIGHBOURS = 6
+"""So many neighbours show what a low precision loses."""
 
 TOGETHER = (1, 2)
 """So many units in the last place do all coordinates move alike on either side."""
@@ -298,14 +298,14 @@ def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -
     return np.stack([derivative(problem, point) - derivative(form, point) for point in points])
 
 
-def lost_at_least(problem: Problem, derivative: Derivative) -> Array | None:
-    """How much of a derivative a low precision loses, as a few neighbours show it; None where that cannot be told."""
-    if problem.in_float64 is None or not problem.in_float64.same_gradients:
+def lost_at_the_point(problem: Problem, derivative: Derivative, autodiff: Array) -> Array | None:
+    """What a low precision has lost of derivatives at the point, `autodiff`; None where that cannot be told."""
+    form = problem.in_float64
+    if form is None or not form.same_gradients:
         return None
     try:
         with np.errstate(invalid="ignore", over="ignore"):
-            gaps = gaps_to_float64(problem, derivative, FEW)
-            return _largest(np.abs(gaps - gaps[0]))
+            return np.asarray(np.nan_to_num(np.abs(autodiff - derivative(form, form.point)), posinf=0.0))
     except (DerivativeRaisedError, WrongShapeError):
         return None
 

@@ -29,7 +29,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
+from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_the_point
 from gradcheck.comparison.resolution import shares_of_parts
 from gradcheck.comparison.suspicion import (
     UNSMOOTH,
@@ -249,7 +249,7 @@ def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Com
     problem = lines.problem
     rounding = ulp_rounding(autodiff, problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
-    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_least(problem, _products(lines))) is None:
+    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_the_point(problem, _products(lines), autodiff)) is None:
         return entries
     sizes = np.abs(estimate.value)
     little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
