@@ -78,7 +78,8 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What agrees by the rounding of a low precision alone is a mismatch if the same formula is wrong in float64.
 
-    Without such a form it is inconclusive beyond what a first look states; and so it is beyond a given tolerance.
+    Without such a form it is inconclusive beyond what a first look states, unless it is next to zero. So it is beyond a
+    given tolerance.
     """
     precision, tolerance = evidence.lines.problem.precision, evidence.lines.tolerance
     difference, bound, wanted = comparison.difference, comparison.bound, tolerance.of(comparison.difference)
@@ -90,7 +91,8 @@ def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Compariso
         return comparison
     exact = evidence.own.in_float64
     if exact is None:
-        doubtful = error > GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision))
+        zero = (np.abs(difference) <= EXCLUSION * bound) & (error <= EXCLUSION * comparison.little)
+        doubtful = ~zero & (error > GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision)))
         return comparison.marked(agree & doubtful, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     missed, allowed = np.abs(exact - difference), bound + ulp_rounding(exact, EPS64)
     if (wrong := agree & (missed > np.maximum(EXCLUSION * allowed, wanted))).any():

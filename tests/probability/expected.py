@@ -104,6 +104,10 @@ def extreme_value_cdf(loc: Any, scale: Any, concentration: Any, x: Any) -> Any:
     return exp(-exp(-log1p(concentration * (x - loc) / scale) / concentration))
 
 
+def extreme_value_mean(loc: Any, scale: Any, concentration: Any, *_: Any) -> Any:
+    return loc + scale * (gamma(1 - concentration) - 1) / concentration
+
+
 def gamma_log_prob(concentration: Any, rate: Any, x: Any) -> Any:
     return concentration * log(rate) + (concentration - 1) * log(x) - rate * x - loggamma(concentration)
 
@@ -202,6 +206,7 @@ WRONG = {
     "Gamma, concentration 1: log_prob": Wrong((SHAPE, (*SHAPE, "value")), gamma_log_prob, XLOGY),
     "GeneralizedExtremeValue, concentration 0: log_prob": Wrong((SHAPE,), extreme_value_log_prob, BRANCH),
     "GeneralizedExtremeValue, concentration 0: cdf": Wrong((SHAPE,), extreme_value_cdf, BRANCH),
+    "GeneralizedExtremeValue, concentration 0: mean": Wrong((SHAPE,), extreme_value_mean, BRANCH),
     "GeneralizedNormal, at loc: cdf": Wrong((("loc",), ("value",)), generalized_normal_cdf, BRANCH),
     "GeneralizedPareto, concentration 0: log_prob": Wrong((SHAPE,), generalized_pareto_log_prob, BRANCH),
     "GeneralizedPareto, concentration 0: cdf": Wrong(
@@ -278,9 +283,6 @@ UNDECIDED = {
         "Wrong: -0.48 is right, autodiff gives 0, that of a branch for 1/2 alone. Beside 1/2 its values swing.",
     ),
     "Gamma, far in its tail: survival_function": Undecided({1: {ILL}}, "1 - cdf is 0 there, where 1e-31 is right."),
-    "GeneralizedExtremeValue, concentration 0: mean": Undecided(
-        {1: {ILL}}, "Wrong: 1.19 is right, autodiff gives 0. (gamma(1 - c) - 1) / c loses its digits next to 0."
-    ),
     "kernel MaternFiveHalves, coincident": Undecided(
         {2: {COARSE}}, "Wrong: -4.4 is right, autodiff gives 0. The distance is not smooth there, the kernel is."
     ),
