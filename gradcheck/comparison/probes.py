@@ -17,7 +17,7 @@ from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import Lines, first_look, sample_values, sharp_beside, some_rows, ulp_rounding
 from gradcheck.comparison.own_rounding import slope_rounding
-from gradcheck.comparison.probe_pairs import SMALL, Probes, PulledBack
+from gradcheck.comparison.probe_pairs import FAINT, SMALL, Probes, PulledBack
 from gradcheck.comparison.resolution import shares_of
 from gradcheck.comparison.second_order import SHARE, WIDE
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
@@ -198,7 +198,7 @@ class _Probing(Probes):
                 glance = self._glance(estimate, self.rows(self._left(estimate) * outputs))
             else:
                 narrowed = self.only(coordinates)
-                again = narrowed._tight()
+                again = narrowed._tight(FAINT * np.max(estimate.little, axis=0))
                 glance = None if again is None else narrowed._glance(again, rows)
         return None
 
@@ -216,12 +216,16 @@ class _Probing(Probes):
             tables.append(replace(glance.table, shares=np.asarray(glance.table.shares) * told, again=turn > 0))
         return tables
 
-    def _tight(self) -> Estimate | None:
-        """The derivatives along the directions from few values, where these are enough."""
+    def _tight(self, little: Array | float = 0.0) -> Estimate | None:
+        """The derivatives along the directions from few values, where these are enough.
+
+        So they are where the bound is `little` (m,) beside what the outputs do elsewhere.
+        """
         sampled = partial(self._sampled, QUICK)
 
         def enough(estimate: Estimate) -> Estimate:
-            return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
+            least, conclusive = np.maximum(estimate.little, little), sharp_beside(estimate, SHARE, axis=0)
+            return replace(estimate, little=least, conclusive=conclusive | (estimate.bound <= little))
 
         estimate = first_look(sampled, len(self.directions), enough)
         return estimate if estimate.conclusive.all() else None

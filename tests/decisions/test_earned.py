@@ -109,6 +109,18 @@ def test_a_large_input_without_a_derivative_hides_no_error_behind_its_size() -> 
         assert check(lambda x: tf.sin(x[1]) + leaking(x[0]), [1e6, 0.5]).verdict == verdict
 
 
+def test_a_source_that_moves_nothing_but_rounding_is_seen_by_a_quick_look() -> None:
+    """A bias of all keys of an attention, on which its twelve outputs do not depend."""
+    keras.utils.set_random_seed(7)
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3, 2))
+    layer = keras.layers.MultiHeadAttention(2, 3, dtype="float64")
+    layer(x, y)
+    order = check(layer, x, y, variables=layer.trainable_variables).orders[1]
+    assert order.verdict == "agree"
+    assert any("in 2 random combinations" in note for note in order.notes)
+
+
 @pytest.mark.parametrize("size", [3, 8, 30])
 def test_a_point_where_all_derivatives_are_zero_agrees(size: int) -> None:
     x = np.zeros(size)
