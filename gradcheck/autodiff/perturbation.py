@@ -161,7 +161,7 @@ def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = 
     generator, kept = np.random.default_rng(seed), iter(choices)
 
     def rounded(name: str, inputs: Iterable[Any], results: Any) -> Any:
-        if not any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one)):
+        if not _any_floating(inputs):
             return results
         if _chooses(name, results):
             before = next(kept, results)
@@ -179,13 +179,16 @@ def choices_of(run: Callable[[], Any]) -> list[Any]:
     made: list[Any] = []
 
     def noted(name: str, inputs: Iterable[Any], results: Any) -> Any:
-        floats = any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
-        made.extend([results] if floats and _chooses(name, results) else [])
+        made.extend([results] if _any_floating(inputs) and _chooses(name, results) else [])
         return results
 
     with _following() as known, functions_run_eagerly(), _calls_changed(None, noted, known):
         run()
     return made
+
+
+def _any_floating(inputs: Iterable[Any]) -> bool:
+    return any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
 
 
 def _chooses(name: str, results: Any) -> bool:

@@ -76,7 +76,7 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What agrees by the rounding of a low precision alone is a mismatch if the same formula is wrong in float64.
+    """Agreement only within the rounding error of a low precision is a mismatch if the formula is wrong in float64.
 
     Without such a form it is inconclusive beyond what a first look states, unless it is next to zero. So it is beyond a
     given tolerance.

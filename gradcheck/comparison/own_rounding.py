@@ -34,7 +34,7 @@ NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
 NEIGHBOURS = 6
-"""So many neighbours show what a low precision loses."""
+"""The number of neighbours at which the rounding error of a low-precision derivative is measured."""
 
 TOGETHER = (1, 2)
 """So many units in the last place do all coordinates move alike on either side."""
@@ -198,14 +198,8 @@ class OwnRounding:
     @cached_property
     def in_float64(self) -> Array | None:
         """The values by the same formulas in float64; None where there is no such form, or it has others."""
-        form = self.around.problem.in_float64
-        if form is None or not form.same_gradients:
-            return None
-        try:
-            taken = self.around.derivative(form, form.point)
-        except (DerivativeRaisedError, WrongShapeError):
-            return None
-        return taken if self.seen is None else self.seen(taken)
+        taken = taken_in_float64(self.around.problem, self.around.derivative)
+        return taken if taken is None or self.seen is None else self.seen(taken)
 
     @cached_property
     def neighbours(self) -> Array:
@@ -298,14 +292,14 @@ def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -
     return np.stack([derivative(problem, point) - derivative(form, point) for point in points])
 
 
-def lost_at_the_point(problem: Problem, derivative: Derivative, autodiff: Array) -> Array | None:
-    """What a low precision has lost of derivatives at the point, `autodiff`; None where that cannot be told."""
+def taken_in_float64(problem: Problem, derivative: Derivative) -> Array | None:
+    """The derivative of the float64 form at the point; None where there is none, or it has other formulas."""
     form = problem.in_float64
     if form is None or not form.same_gradients:
         return None
     try:
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(np.nan_to_num(np.abs(autodiff - derivative(form, form.point)), posinf=0.0))
+            return derivative(form, form.point)
     except (DerivativeRaisedError, WrongShapeError):
         return None
 

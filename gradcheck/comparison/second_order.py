@@ -29,7 +29,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_the_point
+from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, taken_in_float64
 from gradcheck.comparison.resolution import shares_of_parts
 from gradcheck.comparison.suspicion import (
     UNSMOOTH,
@@ -249,8 +249,10 @@ def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Com
     problem = lines.problem
     rounding = ulp_rounding(autodiff, problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
-    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_the_point(problem, _products(lines), autodiff)) is None:
+    if not entries.any(Verdict.MISMATCH) or (exact := taken_in_float64(problem, _products(lines))) is None:
         return entries
+    with np.errstate(invalid="ignore", over="ignore"):
+        lost = np.nan_to_num(np.abs(autodiff - exact), posinf=0.0)
     sizes = np.abs(estimate.value)
     little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
     lost = np.where(entries.where(Verdict.MISMATCH) & (lost <= little), lost, 0.0)
