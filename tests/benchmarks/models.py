@@ -238,15 +238,26 @@ def without_causes(function: Callable[..., Any], inputs: list[Any], order: int, 
     return result_of(function, tuple(inputs), order, variables, None, causes=False)
 
 
-def measure(name: str, row: Row, dtype: str, limit: int) -> str:
-    """One line of the table."""
+def built(row: Row, dtype: str) -> tuple[Callable[..., Any], list[Any], list[Any]]:
+    """The layer as a function, its inputs, and its trainable variables."""
     keras.utils.set_random_seed(7)
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
     inputs, layer = drawn(row, dtype), row.make()
     function = called(layer, row)
     function(*inputs)
-    variables = [variable.value for variable in layer.trainable_variables]
+    return function, inputs, [variable.value for variable in layer.trainable_variables]
+
+
+def checked(row: Row, dtype: str) -> gradcheck.Result:
+    """The check of a layer at both orders."""
+    function, inputs, variables = built(row, dtype)
+    return gradcheck.check(function, *inputs, order=2, variables=variables or None)
+
+
+def measure(name: str, row: Row, dtype: str, limit: int) -> str:
+    """One line of the table."""
+    function, inputs, variables = built(row, dtype)
     sources = [*(x for x in inputs if x.dtype.is_floating), *variables]
 
     def gradient() -> Any:

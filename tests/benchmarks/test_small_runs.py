@@ -60,8 +60,8 @@ SMALL_RUNS = (
     ),
     SmallRun(
         "decisions.py compare rows.jsonl",
-        (r"1\d compared, 0 differ",),
-        before="decisions.py record rows.jsonl --graphs 2 --seeds 1 --only 'cosh(x)' bessel_i0-zero",
+        (r"2\d compared, 0 differ",),
+        before="decisions.py record rows.jsonl --graphs 2 --seeds 1 --only 'cosh(x)' bessel_i0-zero ELU 'stopped,'",
     ),
     SmallRun(
         "detection.py --repetitions 1 --models",
