@@ -48,8 +48,7 @@ from gradcheck.explanation.unconnected import nothing_connected, tell_unconnecte
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.search import example_under_way
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 NOT_LOOKED_FOR = (
     "The cause was not looked for, as Hypothesis was trying out examples; "

@@ -27,8 +27,7 @@ from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.training.moved_variables import MovedVariables, not_finite
 from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions, refuse_uncallable
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FINER = 2.0**-4
 """Where the first row of steps on a line does not agree, one that starts here is tried: a network has many kinks."""

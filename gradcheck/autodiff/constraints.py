@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 SLACK = 32.0
 """A value may violate its constraint by so many units of roundoff a term, since inverses and sums are rounded."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.typing import Array
+
 ROUNDOFF = {
     "float64": 2.0**-53,
     "complex128": 2.0**-53,
@@ -22,9 +24,6 @@ ROUNDOFF = {
     "bfloat16": 2.0**-8,
 }
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
-
-
-Array = np.ndarray[Any, Any]
 
 
 def is_complex(dtype: Any) -> bool:

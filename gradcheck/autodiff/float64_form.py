@@ -23,8 +23,7 @@ from gradcheck.autodiff.opening import specs_of
 from gradcheck.autodiff.retraced import Retraced, straight
 from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.wengert_list import WengertList
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 ROUNDINGS, MOST = 1e3, 0.1
 """Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""

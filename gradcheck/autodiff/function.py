@@ -31,8 +31,7 @@ from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
 from gradcheck.numerics.sampling import QUICK, LinePoints
 from gradcheck.progress import counted
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""

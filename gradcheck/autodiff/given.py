@@ -28,8 +28,7 @@ from gradcheck.autodiff.reverse import (
 )
 from gradcheck.autodiff.sources import Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 AT_A_TIME = 8
 """So many parts are taken at a time, which stay in the processor's cache."""

@@ -25,8 +25,8 @@ from gradcheck.autodiff.coordinates import farthest
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.wengert_list import Compute, WengertList
 from gradcheck.progress import counted
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 

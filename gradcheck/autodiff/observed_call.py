@@ -17,8 +17,7 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import as_array
 from gradcheck.autodiff.reverse import Tensors
 from gradcheck.autodiff.state import advances_random_state, draws_at_random, nodes_of, observe_operations
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FLOAT64 = ROUNDOFF["float64"]
 

@@ -12,8 +12,7 @@ from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError, seen
 from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import LinePoints
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 class Problem(ABC):

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.numerics.sampling import LinePoints, same_points
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 CACHED_BYTES = 2**25
 """Tables are kept, with their points, until they take more memory than this."""

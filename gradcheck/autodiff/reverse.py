@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.sources import Source
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 Forward = Callable[[Tensors], Tensors]
 T = TypeVar("T")

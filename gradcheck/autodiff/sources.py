@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.constraints import UNCONSTRAINED, Constrained, Constraint
 from gradcheck.autodiff.coordinates import coordinate_count, element_of, from_coordinates, to_coordinates
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 UNBUILT = "A Keras model has no variables before it is built: call it on its inputs once, then take its variables"
 """What is most often the reason for an empty list of variables."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from gradcheck.numerics.reach import hidden_transition, stepped_over
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 CLEAR, ENOUGH = 64.0, 5
 """A departure of CLEAR times the largest perturbation of ENOUGH draws, on either side, is no rounding error."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from gradcheck.comparison.lines import Lines, curvature_estimate, slope_estimate
 from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference
 from gradcheck.numerics.reach import AROUND, FAR, both, closer_steps, erratic, nearer
 from gradcheck.numerics.sampling import EPS64, Sample, Stencil, largest_steps, typical_magnitude
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 ROUNDS = 3
 """A row shows features down to a hundred millionth of its largest step: after three rows nothing is left."""

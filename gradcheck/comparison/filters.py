@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -46,8 +45,7 @@ from gradcheck.numerics.probing import probe_directions
 from gradcheck.numerics.rounding import lattice, rounding_of
 from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample
 from gradcheck.result import Kind, Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FLAT = 4
 """A function that is constant on so many of the finest steps may be a staircase."""

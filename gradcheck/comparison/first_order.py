@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,7 @@ from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, Toleranc
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:

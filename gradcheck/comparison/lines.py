@@ -42,9 +42,7 @@ from gradcheck.numerics.sampling import (
     sample_lines,
     typical_magnitude,
 )
-
-Array = np.ndarray[Any, Any]
-
+from gradcheck.typing import Array
 
 ULPS = 4.0
 """Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""

@@ -17,8 +17,7 @@ from gradcheck.comparison.lines import DRAWS, Lines, Settled, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, GROSS
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import EPS64, Sample
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 Derivative = Callable[[Problem, Array], Array]
 """Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""

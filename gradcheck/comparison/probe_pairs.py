@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.probing import magnitudes, probe_tests
 from gradcheck.numerics.sampling import EPS64
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 SMALL = 24
 """Up to so many coordinates (outputs) a close look takes them one by one."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -35,8 +34,7 @@ from gradcheck.numerics.probing import (
 )
 from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 PROBES = 8
 """So many random probes of each side are taken, where nothing else is asked for."""

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
-from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.comparison.tables import EXCLUSION, GRANTED, Comparison, Tolerance
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 EARNED = 0.1
 """The relative error of a source's own derivative that has to be noticed for an agreement."""

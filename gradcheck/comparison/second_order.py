@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -48,8 +47,7 @@ from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 WIDE = 4096
 """Beyond so many coordinates a column is compared by its products with parts of a random left vector, each as long."""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isnan, nan
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.resolution import Sight, next_to_zero, seen_by_source
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 TERMS = 4
 """So many elements of a direction are named."""

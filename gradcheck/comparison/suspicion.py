@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from gradcheck.numerics.one_sided import ROUGH, OneSided, Smoothness, classify, 
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FINE, QUICK, Sample, Stencil, slices
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 VACUOUS = 0.1
 """Rounding above this share of the derivative leaves nothing to compare."""

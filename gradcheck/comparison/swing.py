@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gradcheck.comparison.tables import Comparison
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 TREND = 1e-3
 SHIFTS = 12

@@ -13,8 +13,7 @@ import numpy as np
 
 from gradcheck.numerics.difference import Estimate
 from gradcheck.result import Kind, Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 EXCLUSION = 10.0
 """By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gradcheck.comparison.lines import Lines
@@ -11,8 +9,7 @@ from gradcheck.comparison.suspicion import FINER, NEARER, Evidence
 from gradcheck.comparison.tables import EXCLUSION, Comparison
 from gradcheck.numerics.difference import Estimate
 from gradcheck.result import Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 def beyond_gaps(diagonal: Comparison, gaps: Array, lines: Lines) -> Comparison:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-
+from gradcheck.typing import Array
 
 ZERO = 64 * np.finfo(np.float64).eps
 """A singular value that is so small beside the largest may be 0."""

@@ -16,8 +16,8 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, KernelForm
 from gradcheck.defects.region import COMPLEX, Region, names
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 UNKNOWN = np.zeros(())
 """Stands for an argument whose value nobody has, where its value does not matter."""
 AXES = ("axis", "reduction_indices", "dim", "dims", "axes")

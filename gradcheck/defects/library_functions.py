@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import tf_decorator
 
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
+
 EUCLIDEAN = ("euclidean", "fro", 2)
 SMOOTH = (1, np.inf, -np.inf)
 """The orders of norms that take no root."""

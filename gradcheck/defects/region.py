@@ -15,11 +15,11 @@ from gradcheck.defects.conditions import (
     ELEMENTS,
     MATRIX_CONDITIONS,
     PLACES,
-    Array,
     around_pixels,
     special,
 )
 from gradcheck.documents import Count, Description, Document, DocumentError, Order, Text
+from gradcheck.typing import Array
 
 ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""

@@ -25,8 +25,7 @@ from gradcheck.explanation.replay import replayed, target_value
 from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import LinePoints
 from gradcheck.result import Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FEW = 3
 """So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""

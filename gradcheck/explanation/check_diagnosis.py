@@ -32,8 +32,8 @@ from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.explanation.upstream import not_linear
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Verdict
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 
 

@@ -49,8 +49,6 @@ from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
 
-Array = np.ndarray[Any, Any]
-
 CLOSE = 1e-3
 """How near, relatively, a covering tape has to come to the finite-difference estimate to count as the remedy."""
 STEP = 2.0**-10

@@ -28,8 +28,7 @@ from gradcheck.explanation.rerun import widened
 from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, largest_steps
 from gradcheck.result import OrderResult, Reason, Verdict
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
 """A glance takes the central difference of a step so much smaller than the largest one, and then those of two steps,"""

@@ -26,8 +26,6 @@ from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOpe
 from gradcheck.explanation.user_code import at
 from gradcheck.result import Cause, Diagnosis
 
-Array = np.ndarray[Any, Any]
-
 
 @dataclass(frozen=True)
 class NotFinite:

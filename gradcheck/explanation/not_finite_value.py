@@ -21,8 +21,8 @@ from gradcheck.explanation.rerun import argument_names, rerun
 from gradcheck.explanation.unconnected import variable_name
 from gradcheck.explanation.user_code import place_of
 from gradcheck.result import Cause, Diagnosis
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 SELECTS = ("Select", "SelectV2")
 MOVING = ("StridedSlice", "Slice", "GatherV2", "GatherNd", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Identity")
 """Operations that choose and move elements."""

@@ -17,8 +17,8 @@ from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Moves = Sequence[tuple[CallSource, Any]]
 """Sources, and by how much each of them is moved (a tensor)."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,8 @@ from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CallSource
 from gradcheck.numerics.probing import directions_at
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
 
 CLOSELY, ENTRIES = 4, 64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
@@ -12,8 +10,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, dense
 from gradcheck.explanation.record import CodeRecord, RecordedOperation
 from gradcheck.explanation.user_code import at, definition_of, place_of
 from gradcheck.result import Cause, Diagnosis, Finding
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 ALIKE = 1e-3
 """Results for two upstream gradients are no multiples of one another where they differ by more than this share."""

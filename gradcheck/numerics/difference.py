@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
 from gradcheck.numerics.tableau import choose, orderly, vanishing
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 RELATIVE = 0.1
 """A bound of this part of the value is conclusive,"""

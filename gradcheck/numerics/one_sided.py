@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from math import comb
-from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.sampling import Sample
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 SAFETY = 4.0
 COLUMNS = 6

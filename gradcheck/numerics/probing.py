@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.sampling import MANY, least_magnitude, slices, typical_magnitude
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4

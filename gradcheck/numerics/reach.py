@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import comb
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -13,8 +12,7 @@ from gradcheck.numerics.difference import RELATIVE, Estimate, tight
 from gradcheck.numerics.rounding import FACTOR, RESOLVED, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 INTO = 0.7
 """A closer row starts at this part of the narrowest step that is known to lie beyond the reach."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
-from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.sampling import EPS64, Sample
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 ORDERS = (4, 5, 6)
 

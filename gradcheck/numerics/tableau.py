@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import log
-from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.sampling import EPS64, Stencil
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 SPAN = 1100.0
 """An entry combines steps of at most this ratio: more columns would only add rounding."""

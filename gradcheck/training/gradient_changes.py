@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 ClipLimits = Sequence[tuple[str, tuple[float, ...] | None]]
 """Clip functions that gradients went through, with what limits them: the bounds of values, a norm, or the number by
 which clip_by_global_norm multiplied; None where that is not known."""

@@ -39,8 +39,7 @@ from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun, unscaled
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 OF_THE_STEP = (RuntimeError, UnrepeatableStepError)
 """A run raises them where the step does, such as one that needs its update, or where it cannot be repeated."""

@@ -23,8 +23,7 @@ from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.runner import StepRunner
 from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_run import StepRun
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 def session_of(session: Any) -> Any:

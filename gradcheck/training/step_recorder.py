@@ -22,8 +22,7 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 FUNCTION = polymorphic_function.Function
 CLIPS = (

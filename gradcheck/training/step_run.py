@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import all_shaped, shaped
@@ -15,8 +14,8 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording, TapeGradient
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, element_of, to_coordinates
 from gradcheck.result import Cause, Finding, Kind
 from gradcheck.training.gradient_changes import GradientChange
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 HowClipped = Callable[[GradientChange], str | None]
 UpdateCheck = tuple[list[Finding], list[str]]
 """The wrong updates of a step, and notes on the right ones."""

@@ -19,8 +19,7 @@ from gradcheck.training.moved_variables import MovedVariables
 from gradcheck.training.side_effects import PythonState
 from gradcheck.training.spot_result import SpotCheck
 from gradcheck.training.step_recorder import StepRecorder, TapeGradient
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 Sources = tuple[Any, ...]
 """The variables of a derivative."""
