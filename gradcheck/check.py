@@ -47,7 +47,7 @@ from gradcheck.explanation.replay import MOVES, displacement
 from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
-from gradcheck.search import example_under_way
+from gradcheck.runtime import example_under_way
 from gradcheck.typing import Array
 
 NOT_LOOKED_FOR = (

@@ -1,4 +1,4 @@
-"""TensorFlow's settings for a hunt: quiet, without oneDNN's reorderings, one thread a worker."""
+"""A process's settings: TensorFlow quiet and without oneDNN's reorderings, one thread a worker; Hypothesis's search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -85,3 +85,19 @@ def configure_if_loaded() -> None:
     """The same, but only where something has imported TensorFlow already."""
     if "tensorflow" in sys.modules:
         configure()
+
+
+def example_under_way() -> object | None:
+    """What identifies the example that Hypothesis is trying out; None where somebody reads what a failure says.
+
+    That is so outside of Hypothesis, in the minimal failing example, which it runs once more in order to report it, in
+    an explicit one, and if it prints all (`Verbosity.verbose`). A release of Hypothesis that does not tell gets None.
+    """
+    hypothesis, control = sys.modules.get("hypothesis"), sys.modules.get("hypothesis.control")
+    if hypothesis is None or control is None:
+        return None
+    with suppress(Exception):  # outside of an example it raises; what this asks is no public interface
+        context: object = control.current_build_context()
+        printed = hypothesis.settings.default.verbosity >= hypothesis.Verbosity.verbose
+        return context if context.is_final is False and not printed else None  # type: ignore[attr-defined]
+    return None

@@ -15,7 +15,6 @@ from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.autodiff.perturbation import computed_from, perturbing
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.remembered import Remembered
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
@@ -29,7 +28,7 @@ from gradcheck.autodiff.reverse import (
 )
 from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
-from gradcheck.numerics.sampling import QUICK, LinePoints
+from gradcheck.numerics.sampling import QUICK, LinePoints, same_points
 from gradcheck.progress import counted
 from gradcheck.typing import Array
 
@@ -49,6 +48,30 @@ takes its sign or its size otherwise than as a factor, is right for 1 alone. A p
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
 """The values, or gradients, that a check asks for lie on a line for each of so many coordinates, or in so many rows
 beyond them; at least so many in each row."""
+
+
+CACHED_BYTES = 2**25
+"""Tables are kept, with their points, until they take more memory than this."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The latest tables of a function: each with its name (a cotangent, or none) and the points it was taken at."""
+
+    latest: list[tuple[bytes, Array | LinePoints, Array]] = field(default_factory=list)
+
+    def table(self, name: bytes, points: Array | LinePoints, taken: Callable[[], Array]) -> Array:
+        """The table of this name that was taken at the same points before, or is taken now."""
+        if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
+            return taken()
+        for other, kept, table in self.latest:
+            if other == name and same_points(kept, points):
+                return table
+        table = taken()
+        self.latest.append((name, points, table))
+        while sum(kept.nbytes + table.nbytes for _, kept, table in self.latest) > CACHED_BYTES:
+            del self.latest[0]
+        return table
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.function import UPSTREAM, Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, all_shaped, dense, shaped
 from gradcheck.explanation.blame_time import BlameTime
@@ -26,10 +26,10 @@ from gradcheck.explanation.diagnosis import (
 from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite_value import finite
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, key
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
-from gradcheck.explanation.upstream import not_linear
+from gradcheck.explanation.user_code import at, definition_of, place_of
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Verdict
 from gradcheck.typing import Array
@@ -272,3 +272,54 @@ def _same(result: Any, given: Any) -> bool:
     if result is given or not isinstance(result, tf.IndexedSlices) or given is None:
         return result is given
     return np.array_equal(dense(result, given).numpy(), given.numpy(), equal_nan=True)
+
+
+ALIKE = 1e-3
+"""Results for two upstream gradients are no multiples of one another where they differ by more than this share."""
+
+
+def not_linear(
+    function: Function, record: CodeRecord, finding: Finding, row: Array, coordinate: int
+) -> Diagnosis | None:
+    """Why a first derivative at a coordinate, under a cotangent (m,), is wrong for one multiple of it and not for 1."""
+    try:
+        one, other = (function.gradients_of(factor * row[None]).values[0, coordinate] for factor in (1.0, UPSTREAM))
+    except DerivativeRaisedError:  # for one of both alone
+        return None
+    if not abs(UPSTREAM * one - other) > abs(UPSTREAM) * (finding.allowed or 0.0):
+        return None
+    culprit = next((event for event in record.operations if _forgets(event)), None)
+    given = (
+        f"for an upstream gradient of 1 it is {one:.6g}, and {other:.6g} for one of {UPSTREAM:g}, which the check "
+        f"takes and divides by {UPSTREAM:g}"
+    )
+    remedy = "multiply by the upstream gradient"
+    if culprit is None or culprit.custom_gradient is None:
+        return Diagnosis(
+            Cause.CUSTOM_GRADIENT, f"{given}; it is no multiple of it", f"{remedy}, and use it in no other way"
+        )
+    name, defined = culprit.custom_gradient.func.__name__, definition_of(culprit.custom_gradient.func)
+    evidence = (
+        f"{given}: the gradient of the function {name} under tf.custom_gradient{at(culprit.line)} is no multiple of "
+        "the upstream gradient that it is given"
+    )
+    return Diagnosis(
+        Cause.CUSTOM_GRADIENT,
+        evidence,
+        f"{remedy} in the gradient that {name}{at(defined)} returns, and use it in no other way",
+        place_of(defined, name),
+    )
+
+
+def _forgets(event: RecordedOperation) -> bool:
+    """Whether the gradient that an operation brought along is no multiple of what arrives."""
+    if event.custom_gradient is None or event.backward is None:
+        return False
+    ones = [tf.ones_like(one) for one in event.outputs]
+    try:
+        both = [tf.nest.flatten(event.backward(*[factor * one for one in ones])) for factor in (1.0, UPSTREAM)]
+    except Exception:  # whatever somebody's gradient function raises
+        return False
+    given = ([np.asarray(dense(part).numpy()) for part in parts if part is not None] for parts in both)
+    pairs = zip(*given, strict=True)
+    return any(np.max(np.abs(UPSTREAM * a - b), initial=0) > ALIKE * np.max(np.abs(b), initial=0) for a, b in pairs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FrameType
@@ -26,9 +27,8 @@ from gradcheck.autodiff.interception import (
     py_function_as_it_is,
 )
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
-from gradcheck.defects.library_functions import LibraryCall
+from gradcheck.defects.library_functions import LibraryCall, LibraryForm, library_forms
 from gradcheck.explanation.function_graph import EagerGraph, walkable
-from gradcheck.explanation.library_calls import LibraryCalls
 from gradcheck.explanation.record import (
     CodeRecord,
     DerivativeCall,
@@ -43,6 +43,7 @@ from gradcheck.explanation.record import (
 from gradcheck.explanation.user_code import (
     call_user_code,
     expression_of,
+    frames_of,
     library_codes,
     line_of,
     running_frame,
@@ -398,3 +399,40 @@ class CodeRecorder:
 
     def _reading(self, method: str) -> Wrapper:
         return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
+
+
+class LibraryCalls:
+    """The calls of a run, by the frames in which they run, which are kept so that no other takes their place."""
+
+    def __init__(self) -> None:
+        self._known: dict[FrameType, LibraryCall] = {}
+
+    def innermost(self) -> LibraryCall | None:
+        """The call under way that was begun last; variables are read, so that nothing should be observed."""
+        forms, call = library_forms("keras" in sys.modules), None
+        for frame in reversed(frames_of(forms)):
+            if frame not in self._known:
+                self._known[frame] = _call(forms[id(frame.f_code)], frame.f_locals, call)
+            call = self._known[frame]
+        return call
+
+
+def _call(forms: tuple[LibraryForm, ...], variables: Mapping[str, Any], outer: LibraryCall | None) -> LibraryCall:
+    names = {name for form in forms for name in (*form.parameters, *form.sources)}
+    given = {name: variables.get(name) for name in names}
+    keys = {name: frozenset(map(key, filter(_is_tensor, _parts(one)))) for name, one in given.items()}
+    read = {name: _held(one) for name, one in given.items()}
+    return LibraryCall(forms, read, keys, outer)
+
+
+def _held(given: Any) -> Any:
+    """A variable as the array that it holds now; an argument that is none as it is."""
+    return given.numpy() if hasattr(given, "handle") and hasattr(given, "numpy") else given
+
+
+def _parts(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else [given]
+
+
+def _is_tensor(one: Any) -> bool:
+    return bool(tf.is_tensor(one) or hasattr(one, "handle"))

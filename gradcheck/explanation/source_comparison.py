@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.given import GivenGradient
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.comparison.first_order import compare_first, compare_quickly
 from gradcheck.comparison.lines import Lines
@@ -15,13 +20,13 @@ from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.explanation.blamed_operation import NOTHING, Blame
-from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
+from gradcheck.explanation.call_problem import CallProblem, UntraceableError, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
-from gradcheck.explanation.float64_replay import first_order_in_float64
 from gradcheck.explanation.internal_errors import cause_searched
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite_value import finite
 from gradcheck.explanation.record import CallSource
+from gradcheck.explanation.replay import replayed
 from gradcheck.numerics.probing import directions_at
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 from gradcheck.typing import Array
@@ -203,3 +208,29 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
     reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
     output = None if one.call.method == "gradient" else finding.output
     return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
+
+
+def first_order_in_float64(one: CallSource, tolerance: Tolerance, probes: int) -> list[Comparison] | None:
+    """The first derivatives with respect to a source, as `check` compares them; None where there is no float64 form.
+
+    For gradients that are not finite: what rounding does to the others is not measured here.
+    """
+    if one.call.method != "gradient" or one.moved_by_operations:
+        return None
+    try:
+        function = with_float64_form(open_function(partial(_target, one), (tf.constant(one.value),), None))
+    except (RuntimeError, ValueError):  # the code did not come to the call, or it gives no finite number there
+        return None
+    given = tf.convert_to_tensor(one.given)
+    problem = GivenGradient.of(function, lambda tensors: [given])
+    return None if function.wide is None else first_order(problem, tolerance, probes)
+
+
+def _target(one: CallSource, tensor: Any) -> Any:
+    """The targets of the call, weighted and summed, with the source at a tensor."""
+    replay = replayed(one.record, one.call, [(one, tensor - one.value)])
+    if replay.target is None:
+        raise UntraceableError("the code did not come to the call") from replay.error
+    weights: Sequence[Any] = one.call.weights or [None] * len(replay.target)
+    pairs = zip(replay.target, weights, strict=True)
+    return tf.add_n([tf.reduce_sum(part if weight is None else weight * part) for part, weight in pairs])

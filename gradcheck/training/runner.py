@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
@@ -14,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.interception import patched
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import (
     UNCHANGED,
@@ -31,9 +34,7 @@ from gradcheck.explanation.replay import MOVES, displacement
 from gradcheck.explanation.unconnected import without_effect
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.frozen_layers import CalledLayers
 from gradcheck.training.gradient_changes import alike
-from gradcheck.training.lighter_loss import LighterLoss
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
@@ -368,3 +369,67 @@ def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
     finally:
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
+
+
+class CalledLayers:
+    """The layers of Keras that ran."""
+
+    def __init__(self) -> None:
+        self._layers: dict[int, Any] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[CalledLayers]:
+        """Note those that run inside the block."""
+        homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
+        with patched(*((home.Layer, "__call__", self._call) for home in homes)):
+            yield self
+
+    def _call(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        self._layers[id(layer)] = layer
+        return original(layer, *args, **kwargs)
+
+    def frozen(self) -> set[int]:
+        """The identities of the variables that a layer has and does not train."""
+        found = set()
+        for layer in self._layers.values():
+            trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
+            found |= {id(variable_of(variable)) for variable in layer.variables} - trained
+        return found
+
+
+COMPARED = 3
+"""So many losses that are taken in a light way have to be those of whole runs before it is trusted."""
+
+
+class LighterLoss:
+    """Chooses between two ways to a loss: of whole runs, and a light one that has to give the same, and to be faster.
+
+    Both ways are gone until they gave the same for COMPARED different losses; from then on one alone.
+    """
+
+    def __init__(self) -> None:
+        self._losses: set[float] = set()
+        self._same = True
+        self._seconds = [float("inf"), float("inf")]
+
+    def of(self, whole: Callable[[], Any], light: Callable[[], Any]) -> Any:
+        """The loss, in the way that is known to be the better one by now."""
+        if not self._same:
+            return whole()
+        if len(self._losses) >= COMPARED:
+            return light() if self._seconds[1] < self._seconds[0] else whole()
+        loss = self._timed(0, whole)
+        self._losses.add(float(loss))
+        try:
+            other = self._timed(1, light)
+        except Exception:  # that of a step which cannot do without its update, whatever it says
+            self._same = False
+        else:
+            self._same = loss.dtype == other.dtype and float(loss) == float(other)
+        return loss
+
+    def _timed(self, way: int, loss: Callable[[], Any]) -> Any:
+        began = time.process_time()
+        value = loss()
+        self._seconds[way] = min(self._seconds[way], time.process_time() - began)
+        return value

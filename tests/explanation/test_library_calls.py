@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.explanation import library_calls
+from gradcheck.explanation import recorder
 from gradcheck.explanation.recorder import recorded
 from gradcheck.result import Cause, Verdict
 from tests import slices
@@ -278,7 +278,7 @@ def test_a_call_is_known_with_its_parameters_and_the_call_around_it() -> None:
 
 
 def test_every_call_is_read_once_whatever_runs_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, plain = [], library_calls._call
+    read, plain = [], recorder._call
 
     def counted(*given: Any) -> Any:
         read.append(given)
@@ -289,6 +289,6 @@ def test_every_call_is_read_once_whatever_runs_inside(monkeypatch: pytest.Monkey
             x = tf.sin(x) + tf.norm(keras.ops.hypot(x, TWO))
         return x
 
-    monkeypatch.setattr(library_calls, "_call", counted)
+    monkeypatch.setattr(recorder, "_call", counted)
     assert len(recorded(long, (tf.constant(TWO),)).operations) > 200
     assert len(read) == 20 * 3  # tf.norm calls tf.compat.v1.norm

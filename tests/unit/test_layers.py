@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import gradcheck
+from gradcheck import strategies
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,7 +35,9 @@ TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("findings", "gradcheck", "strategies", "tests", "reports"),
 }
-LONGEST = 400
+LONGEST = 600
+FRAGMENT = 60
+"""Lines below which a file with a single importer belongs into that one."""
 PACKAGE = "gradcheck.__init__"
 
 
@@ -136,6 +141,29 @@ def _strategies_complaint(module: Module, target: Import) -> str | None:
     return None
 
 
+def importers(known: dict[str, Module]) -> dict[str, set[str]]:
+    """For each module the others that import it, or a name from it."""
+    found: dict[str, set[str]] = {name: set() for name in known}
+    for name, module in known.items():
+        for target in module.imports():
+            imported = next((one for one in (target.target, target.target.rpartition(".")[0]) if one in known), name)
+            found[imported] |= {name} - {imported}
+    return found
+
+
+def fragments(root: Path) -> list[str]:
+    """The short files with a single importer, with that one."""
+    known = {**modules(root / "gradcheck", "gradcheck"), **modules(root / "strategies", "gradcheck.strategies")}
+    return [
+        f"{known[name].path.relative_to(root)} is imported by {only} alone: it belongs into that file"
+        for name, (only, *others) in ((name, found) for name, found in importers(known).items() if found)
+        if not others
+        and not known[name].is_package
+        and not known[only].is_package  # which collects the files of a folder
+        and len(known[name].path.read_text(encoding="utf-8").splitlines()) < FRAGMENT
+    ]
+
+
 def _circles(known: dict[str, Module]) -> list[str]:
     graph = {}
     for name, module in known.items():
@@ -224,6 +252,23 @@ def test_no_test_imports_strategies_by_the_name_of_its_folder() -> None:
     assert culprits == []
 
 
+def test_no_file_is_a_fragment_of_another() -> None:
+    assert fragments(ROOT) == []
+
+
+def test_a_planted_fragment_is_found(tmp_path: Path) -> None:
+    for path, source in {
+        "gradcheck/check.py": "from gradcheck.result import Finding\nfrom gradcheck.part import f",
+        "gradcheck/part.py": "from gradcheck.result import Finding\ndef f(): ...",
+        "gradcheck/result.py": "class Finding: ...",
+        "strategies/graphs.py": "\n" * FRAGMENT,
+        "strategies/__init__.py": "from .graphs import graphs",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(source)
+    assert fragments(tmp_path) == ["gradcheck/part.py is imported by gradcheck.check alone: it belongs into that file"]
+
+
 @pytest.mark.parametrize("folder", ["gradcheck", "strategies"])
 def test_files_are_short(folder: str) -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
@@ -250,49 +295,35 @@ def doubled(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
-def test_no_two_files_share_a_name() -> None:
-    paths = [path for folder in ("gradcheck", "strategies") for path in (ROOT / folder).rglob("*.py")]
-    assert len(paths) > 100
-    assert doubled((path.name, str(path)) for path in paths if path.name != "__init__.py") == {}
-
-
-def types(source: str) -> Iterator[tuple[str, str, int]]:
-    """The classes of a source, and the names in capitals and small letters that it gives to other types: the name, what
-    it stands for, and the line.
-
-    An alias that says the same in several files, such as Array, has one meaning.
-    """
+def types(source: str) -> Iterator[tuple[str, int]]:
+    """The classes of a source, and the names in capitals and small letters that it gives to other types, with lines."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            yield node.name, f"class {node.lineno}", node.lineno
+            yield node.name, node.lineno
     for statement in tree.body:
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             for target in targets:
                 if isinstance(target, ast.Name) and re.match("[A-Z][a-z]", target.id):
-                    yield target.id, ast.unparse(statement.value), statement.lineno
+                    yield target.id, statement.lineno
 
 
-def test_no_two_types_share_a_name() -> None:
-    meanings: dict[tuple[str, str], str] = {}
-    for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck.strategies")):
-        for module in modules(ROOT / folder, package).values():
-            for name, meaning, line in types(module.path.read_text(encoding="utf-8")):
-                of_class = meaning.startswith("class ")
-                meanings[name, f"{module.path}: {meaning}" if of_class else meaning] = f"{module.path}:{line}"
-    assert len(meanings) > 300
-    assert doubled((name, place) for (name, _), place in meanings.items()) == {}
+def test_no_other_type_has_the_name_of_a_public_one() -> None:
+    public = {*gradcheck.__all__, *strategies.__all__}
+    found = [
+        (name, f"{module.path}:{line}")
+        for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck.strategies"))
+        for module in modules(ROOT / folder, package).values()
+        for name, line in types(module.path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 300
+    assert {name: places for name, places in doubled(found).items() if name in public} == {}
 
 
 def test_types_are_classes_and_aliases() -> None:
     source = "class Run:\n    class Inner: ...\nWord = str | None\nText: TypeAlias = str\nMOST = 4\nx = 1\n"
-    assert sorted(types(source)) == [
-        ("Inner", "class 2", 2),
-        ("Run", "class 1", 1),
-        ("Text", "str", 4),
-        ("Word", "str | None", 3),
-    ]
+    assert sorted(types(source)) == [("Inner", 2), ("Run", 1), ("Text", 4), ("Word", 3)]
 
 
 def test_a_name_that_stands_twice_is_found() -> None:

@@ -18,7 +18,7 @@ from gradcheck import GradientWrongValue, assert_close
 from gradcheck.check import NOT_LOOKED_FOR
 from gradcheck.explanation import check_diagnosis, recorder
 from gradcheck.result import Verdict
-from gradcheck.search import example_under_way
+from gradcheck.runtime import example_under_way
 from tests import slices
 
 DRAWN = settings(deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

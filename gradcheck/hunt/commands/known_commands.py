@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradcheck import documents, files
 from gradcheck.defects import known
-from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
-from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list, known_show, page_of_known
+from gradcheck.defects.records import RELEASE, Defect, Known, TapeDefect, version_of
+from gradcheck.hunt.commands import cli, known_add, known_list
 from gradcheck.hunt.events import State
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
+
 
 ABOUT = "list and show the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
@@ -40,6 +43,35 @@ exit codes: 0 marked; 2 nothing was written.
 
 example:
   python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0"""
+KERNELS = """find the kernels of TensorFlow that known defects are about, and write them into their files
+
+Runs every operation of a record's regions on small arguments, records what TensorFlow does, and writes down the kernel
+that gets the operation's arguments; gradcheck.audit and the diagnoses go by it. A record has none whose operation puts
+together several kernels, whose defect is one of a mode, or needs certain operations before it.
+
+exit codes: 0 all files are as found, or were written; 2 nothing was written.
+
+example:
+  python -m gradcheck known kernels cumprod-zero-order1"""
+PAGE = """write all known defects into one HTML page
+
+Ranked by how bad what TensorFlow gives is and by how common the operation is, grouped by root cause, searchable without
+a network: each with the call, the wrong and the right value, releases, what to write instead, a script and the text of
+an issue. Nothing of a record is run.
+
+exit codes: 0 written; 2 nothing was written.
+
+example:
+  python -m gradcheck known page --into known.html"""
+SHOW = """show all that is recorded of known defects
+
+Class, root cause, severity, releases, source, the kernels of TensorFlow, remedy, and the text of an issue for
+TensorFlow. Nothing is computed.
+
+exit codes: 0, or 2 if there is no such record.
+
+example:
+  python -m gradcheck known show cumprod-zero-order1"""
 
 
 def add(commands: Any) -> None:
@@ -53,10 +85,16 @@ def add(commands: Any) -> None:
     )
     inner = group.add_subparsers(metavar="COMMAND", required=True)
     known_list.add(inner)
-    known_show.add(inner)
-    page_of_known.add(inner)
+    parser = cli.subcommand(inner, "show", run_show, SHOW)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="names of records")
+    cli.folder_option(parser)
+    parser = cli.subcommand(inner, "page", run_page, PAGE)
+    parser.add_argument("--into", type=Path, default=Path("known.html"), metavar="FILE", help="the page (known.html)")
+    cli.folder_option(parser)
     known_add.add(inner)
-    known_kernels.add(inner)
+    parser = cli.subcommand(inner, "kernels", run_kernels, KERNELS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
+    cli.folder_option(parser)
     parser = cli.subcommand(inner, "check", run_check, CHECK)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of the folder)")
     cli.folder_option(parser)
@@ -151,4 +189,102 @@ def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
     return cli.CommandOutput(
         "known fixed", lines, data, f"git diff {shlex.quote(str(path))}, then python -m pytest tests/properties/{test}"
+    )
+
+
+def run_kernels(options: argparse.Namespace) -> cli.CommandOutput:
+    """Finds and writes the kernels of the defects that are named."""
+    folder = cli.known_folder(options.folder)
+    records = known_list.named(cli.known_records(folder), options.names)
+    cli.tensorflow()
+    from gradcheck.hunt.kernel_forms import with_kernels
+
+    found = [with_kernels(one) for one in records if isinstance(one, Defect)]
+    before = {one.name: documents.plain(one) for one in records}
+    changed = [one for one in found if documents.plain(one) != before[one.name]]
+    for one in changed:
+        cli.rewrite(folder / f"{one.name}.json", partial(_put_kernels, defect=one))
+    rows = [
+        (one.name, ", ".join(sorted({form.kernel for form in one.kernels})) or "no kernel by itself") for one in found
+    ]
+    kernels = {one.name: sorted({form.kernel for form in one.kernels}) for one in found}
+    total = f"{sum(map(bool, kernels.values()))} of {len(found)} with a kernel, {len(changed)} files written"
+    data = {"kernels": kernels, "written": [one.name for one in changed]}
+    step = f"git diff {shlex.quote(str(folder))}" if changed else "python -m pytest tests/unit/defects"
+    return cli.CommandOutput("known kernels", (*cli.table(rows), total), data, step)
+
+
+def _put_kernels(data: dict[str, Any], *, defect: Defect) -> None:
+    data.pop("kernels", None)
+    if defect.kernels:
+        data["kernels"] = documents.plain(defect.kernels)
+
+
+def run_page(options: argparse.Namespace) -> cli.CommandOutput:
+    """Writes the page."""
+    from gradcheck.hunt.report.known_page import known_page
+
+    records = cli.known_records(options.folder)
+    if not records:
+        place = options.folder or known.home() or known.installed()
+        raise cli.CommandError(f"{place}: holds no known defects; name their folder with --folder DIR")
+    page = known_page(records, cli.release())
+    try:
+        options.into.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(options.into, page)
+    except OSError as error:
+        raise cli.CommandError(f"{options.into}: cannot be written ({error}); name another file with --into") from None
+    causes = len({one.cause for one in records})
+    lines = (f"{len(records)} records of {causes} root causes", f"written: {options.into}")
+    data = {"file": str(options.into), "records": len(records), "causes": causes}
+    return cli.CommandOutput("known page", lines, data, f"open {shlex.quote(str(options.into))} in a browser")
+
+
+def run_show(options: argparse.Namespace) -> cli.CommandOutput:
+    """Shows the records that are named."""
+    shown = known_list.named(cli.known_records(options.folder), options.names)
+    installed = cli.release()
+    data = {
+        "tensorflow": installed,
+        "defects": [_fields(one, installed) for one in shown if isinstance(one, Defect)],
+        "tape_defects": [_fields(one, installed) for one in shown if isinstance(one, TapeDefect)],
+    }
+    lines = [line for one in shown for line in _lines(one, installed)]
+    step = f"python -m gradcheck known check {shown[0].name}{cli.elsewhere(options.folder)}"
+    return cli.CommandOutput("known show", tuple(lines), data, step)
+
+
+def _fields(one: Known, installed: str) -> dict[str, Any]:
+    full = {"source": one.source, "remedy": _remedy(one), "kernels": _kernels(one), "issue": _issue(one)}
+    return known_list.fields(one, installed) | full
+
+
+def _remedy(one: Known) -> str | None:
+    return one.remedy if isinstance(one, Defect) else None
+
+
+def _kernels(one: Known) -> list[str]:
+    return sorted({form.kernel for form in one.kernels}) if isinstance(one, Defect) else []
+
+
+def _issue(one: Known) -> str:
+    from gradcheck.hunt.report.environment import current
+    from gradcheck.hunt.report.issue_text import issue_of
+
+    return issue_of(one, current())
+
+
+def _lines(one: Known, installed: str) -> Iterator[str]:
+    _, kind, _, releases, here, _ = known_list.row(one, installed)
+    taken = f", {one.signature.taken}" if isinstance(one, Defect) else ""
+    yield from (one.name, f"  {one.title}")
+    yield f"  {one.category}, root cause {one.cause}; {kind} ({one.severity}){taken}; {releases}, {here}"
+    yield f"  upstream: {one.upstream or 'not reported'}"
+    yield f"  kernels: {', '.join(_kernels(one)) or 'none by itself'}"
+    yield f"  source: {one.source}"
+    if (remedy := _remedy(one)) is not None:
+        yield from ("  remedy:", *(f"    {line}" for line in remedy.split("\n")))
+    yield from (
+        "  for TensorFlow's issue form:",
+        *(f"    {line}" for line in _issue(one).rstrip().split("\n")),
     )

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff import function as functions
-from gradcheck.autodiff import remembered
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import Mapped
@@ -82,7 +81,7 @@ def test_names_come_from_the_signature() -> None:
 
 
 def test_the_same_points_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "CACHED_BYTES", 70)  # a table and its points have 32
+    monkeypatch.setattr(functions, "CACHED_BYTES", 70)  # a table and its points have 32
     calls = []
 
     def f(x: tf.Tensor) -> tf.Tensor:
