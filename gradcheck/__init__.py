@@ -20,23 +20,6 @@ if TYPE_CHECKING:
         upper_triangular,
     )
     from gradcheck.check import assert_close, check
-    from gradcheck.comparison.failure import (
-        GradientInconclusive,
-        GradientMismatch,
-        GradientMissing,
-        GradientModesDisagree,
-        GradientNonFinite,
-        GradientOutsideSubdifferential,
-        GradientPartial,
-        GradientRaises,
-        GradientUnconnected,
-        GradientWrongShape,
-        GradientWrongUpdate,
-        GradientWrongValue,
-        InconclusiveWarning,
-        MismatchWarning,
-        UnconnectedWarning,
-    )
     from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
     from gradcheck.hunt.declaration import operation
@@ -56,6 +39,23 @@ if TYPE_CHECKING:
     from gradcheck.spot_check import spot_check
     from gradcheck.step import assert_step
     from gradcheck.training.spot_result import SpotCheck
+    from gradcheck.verdict.failure import (
+        GradientInconclusive,
+        GradientMismatch,
+        GradientMissing,
+        GradientModesDisagree,
+        GradientNonFinite,
+        GradientOutsideSubdifferential,
+        GradientPartial,
+        GradientRaises,
+        GradientUnconnected,
+        GradientWrongShape,
+        GradientWrongUpdate,
+        GradientWrongValue,
+        InconclusiveWarning,
+        MismatchWarning,
+        UnconnectedWarning,
+    )
 
 __version__ = "0.1.0"
 
@@ -65,7 +65,7 @@ _NAMES = {
         "hermitian increasing lower_triangular positive_definite simplex symmetric upper_triangular"
     ),
     "gradcheck.check": "assert_close check",
-    "gradcheck.comparison.failure": (
+    "gradcheck.verdict.failure": (
         "GradientInconclusive GradientMismatch GradientMissing GradientModesDisagree GradientNonFinite "
         "GradientOutsideSubdifferential GradientPartial GradientRaises GradientUnconnected GradientWrongShape "
         "GradientWrongUpdate GradientWrongValue InconclusiveWarning MismatchWarning UnconnectedWarning"

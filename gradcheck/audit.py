@@ -11,20 +11,20 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry, ops
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.autodiff.opening import refuse_graph
 from gradcheck.autodiff.sources import as_tensors, parameter_names
 from gradcheck.check import name_of
 from gradcheck.defects import known
 from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
 from gradcheck.defects.kernel_use import KernelUse
-from gradcheck.defects.library_functions import OPERATIONS
 from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.region import names
-from gradcheck.explanation.known_defect import dependent_on, kernel_use, library_uses
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.user_code import place_of
+from gradcheck.diagnosis.known_defect import dependent_on, kernel_use, library_uses
+from gradcheck.problem.opening import refuse_graph
+from gradcheck.tracing.library_functions import OPERATIONS
+from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.user_code import place_of
 
 COMPILED = ("__forward_", "__inference_")
 """How TensorFlow begins the names of functions that it compiles."""

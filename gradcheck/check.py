@@ -11,15 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
-from gradcheck.autodiff.interception import EAGERLY, functions_run_eagerly
-from gradcheck.autodiff.observed_call import ObservedCall, observed_call
-from gradcheck.autodiff.opening import NotFiniteValueError, open_function, refuse_graph, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
-from gradcheck.autodiff.state import (
+from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
+from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
+from gradcheck.diagnosis.not_finite_value import value_origin
+from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
+from gradcheck.problem.float64_form import with_float64_form
+from gradcheck.problem.function import Function
+from gradcheck.problem.given import GivenGradient, coarser, given_gradient
+from gradcheck.problem.observed_call import ObservedCall, observed_call
+from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of
+from gradcheck.progress import at, shown
+from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.runtime import example_under_way
+from gradcheck.tracing.interception import EAGERLY, functions_run_eagerly
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.replay import MOVES, displacement
+from gradcheck.tracing.state import (
     UNCHANGED,
     ChangedState,
     generators,
@@ -28,27 +37,18 @@ from gradcheck.autodiff.state import (
     state_restored,
     variables_restored,
 )
-from gradcheck.comparison.failure import (
+from gradcheck.typing import Array
+from gradcheck.verdict.failure import (
     FAILURES,
     GradientInconclusive,
     InconclusiveWarning,
     doubt,
     failure,
 )
-from gradcheck.comparison.probes import PROBES, first_order
-from gradcheck.comparison.second_order import second_order
-from gradcheck.comparison.summary import broken, summarise, undecided
-from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.check_diagnosis import CheckDiagnosis
-from gradcheck.explanation.internal_errors import NOT_FOUND, internal_errors_told
-from gradcheck.explanation.not_finite_value import value_origin
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import MOVES, displacement
-from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, unconnected_notes
-from gradcheck.progress import at, shown
-from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
-from gradcheck.runtime import example_under_way
-from gradcheck.typing import Array
+from gradcheck.verdict.probes import PROBES, first_order
+from gradcheck.verdict.second_order import second_order
+from gradcheck.verdict.summary import broken, summarise, undecided
+from gradcheck.verdict.tables import Tolerance
 
 NOT_LOOKED_FOR = (
     "The cause was not looked for, as Hypothesis was trying out examples; "

@@ -12,20 +12,20 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
-from gradcheck.autodiff.interception import EAGERLY
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
-from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
 from gradcheck.check import name_of, tolerance_from
-from gradcheck.comparison.probes import PROBES
-from gradcheck.explanation.blame_time import BlameTime
-from gradcheck.explanation.calls import as_traced, explained_call, merged
-from gradcheck.explanation.internal_errors import internal_errors_told
-from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CodeRecord, TapeChange
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.user_code import quoted
+from gradcheck.diagnosis.calls import as_traced, explained_call, merged
+from gradcheck.diagnosis.internal_errors import internal_errors_told
+from gradcheck.diagnosis.paths import differentiable
 from gradcheck.progress import at, shown
 from gradcheck.result import Reason, Result
+from gradcheck.tracing.blame_time import BlameTime
+from gradcheck.tracing.interception import EAGERLY
+from gradcheck.tracing.record import CodeRecord, TapeChange
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.state import UNCHANGED, seeded, state_restored
+from gradcheck.tracing.user_code import quoted
+from gradcheck.verdict.probes import PROBES
 
 EAGER_MODE = "eager execution"
 """What TensorFlow's messages say of a call that works in a graph alone."""

@@ -15,20 +15,20 @@ import tensorflow as tf
 from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 from gradcheck.autodiff.sources import paths, variable_of
-from gradcheck.comparison.failure import (
+from gradcheck.diagnosis.unconnected import tell_unconnected
+from gradcheck.explain import explain
+from gradcheck.result import Result, Verdict
+from gradcheck.tracing.recorder import recorded
+from gradcheck.training.moved_variables import not_finite
+from gradcheck.training.spot_result import SpotCheck, refuse_directions
+from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
+from gradcheck.verdict.failure import (
     FAILURES,
     GradientMismatch,
     GradientNonFinite,
     InconclusiveWarning,
     MismatchWarning,
 )
-from gradcheck.explain import explain
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.unconnected import tell_unconnected
-from gradcheck.result import Result, Verdict
-from gradcheck.training.moved_variables import not_finite
-from gradcheck.training.spot_result import SpotCheck, refuse_directions
-from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
 
 ACTIONS = ("warn", "raise")
 USE_OR_FREEZE = "What to do: compute what depends on it inside of the step, or set its trainable to False."

@@ -14,20 +14,20 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments
-from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.check import name_of, refuse_modes, result_of
-from gradcheck.comparison.lines import slope_estimate, ulp_rounding
-from gradcheck.comparison.resolution import MARGIN
-from gradcheck.comparison.tables import EXCLUSION, GRANTED
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import MOVES, Move, displacement
-from gradcheck.explanation.unconnected import nothing_connected, tell_unconnected, without_effect
+from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, without_effect
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
 from gradcheck.result import OrderResult, Reason, Result, Verdict
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.replay import MOVES, Move, displacement
+from gradcheck.tracing.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.training.moved_variables import MovedVariables, not_finite
 from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions, refuse_uncallable
 from gradcheck.typing import Array
+from gradcheck.verdict.lines import slope_estimate, ulp_rounding
+from gradcheck.verdict.resolution import MARGIN
+from gradcheck.verdict.tables import EXCLUSION, GRANTED
 
 FINER = 2.0**-4
 """Where the first row of steps on a line does not agree, one that starts here is tried: a network has many kinks."""

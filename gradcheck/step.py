@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.state import seeded
 from gradcheck.check import name_of, raise_unless_good, refuse_modes
-from gradcheck.comparison.probes import PROBES
 from gradcheck.progress import shown
 from gradcheck.result import Result
+from gradcheck.tracing.state import seeded
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
 from gradcheck.training.step_check import StepCheck
+from gradcheck.verdict.probes import PROBES
 
 
 def _number(learning_rate: Any) -> float | None:

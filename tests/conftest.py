@@ -12,7 +12,7 @@ import pytest
 from gradcheck.strategies import profiles
 from hypothesis import settings
 
-from gradcheck.explanation import internal_errors
+from gradcheck.diagnosis import internal_errors
 from tests import slices
 
 # A project of its own, with a test that fails by design: tests/packaging runs it against the installed wheel.
@@ -62,7 +62,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """A trace always pays; whether each attempt gave a graph that can be trusted."""
-    from gradcheck.autodiff.mapped import Mapped  # TensorFlow, which not every test needs
+    from gradcheck.problem.mapped import Mapped  # TensorFlow, which not every test needs
 
     attempts: list[bool] = []
     trace = Mapped._trace

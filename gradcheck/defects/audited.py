@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gradcheck.defects.kernel_use import KernelUse, LostDerivative
-from gradcheck.defects.library_functions import FUNCTIONS
 from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
+from gradcheck.tracing.library_functions import FUNCTIONS
 
 HERE = {True: "in its region with these values", None: "perhaps in its region", False: "not in its region"}
 UNKNOWN = "; what decides is not known here"

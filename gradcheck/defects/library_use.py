@@ -10,10 +10,10 @@ import numpy as np
 
 from gradcheck.defects.kernel_defects import defects_of_operation, in_regions
 from gradcheck.defects.kernel_use import LostDerivative
-from gradcheck.defects.library_functions import LibraryCall, LibraryForm, OperationCall, value
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import COMPLEX
 from gradcheck.result import Place
+from gradcheck.tracing.library_functions import LibraryCall, LibraryForm, OperationCall, value
 
 FoundDefect = tuple[Defect, int, bool | None]
 

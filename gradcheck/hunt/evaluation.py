@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import FIELD, Formula, OpSpec, attribute_names
+from gradcheck.tracing.perturbation import UNIT, perturbed
 
 Array = np.ndarray[Any, Any]
 

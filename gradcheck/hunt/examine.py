@@ -11,7 +11,6 @@ from hypothesis import event, target
 from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects.records import Defect
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
@@ -22,6 +21,7 @@ from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.off_kinks import moved
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
+from gradcheck.verdict.failure import FAILURES, GradientMismatch
 
 
 class Found(GradientMismatch):

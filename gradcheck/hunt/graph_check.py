@@ -12,13 +12,6 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import compare_first, compare_gradients
-from gradcheck.comparison.lines import Lines
-from gradcheck.comparison.probe_pairs import SMALL
-from gradcheck.comparison.probes import PROBES, first_order, one_by_one
-from gradcheck.comparison.second_order import compare_products, compare_second
-from gradcheck.comparison.summary import broken, summarise, undecided
-from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import alone
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
@@ -27,6 +20,13 @@ from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
+from gradcheck.verdict.first_order import compare_first, compare_gradients
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.probe_pairs import SMALL
+from gradcheck.verdict.probes import PROBES, first_order, one_by_one
+from gradcheck.verdict.second_order import compare_products, compare_second
+from gradcheck.verdict.summary import broken, summarise, undecided
+from gradcheck.verdict.tables import Comparison, Tolerance
 
 Array = np.ndarray[Any, Any]
 Checked = tuple[OrderResult, Sequence[Comparison]]

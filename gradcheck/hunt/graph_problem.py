@@ -15,8 +15,6 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coor
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.autodiff.perturbation import perturbed_operations
-from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
@@ -34,6 +32,8 @@ from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.nonsmooth import NonsmoothNodes, crossings, nonsmooth_nodes
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import FIRST, LinePoints, largest_steps
+from gradcheck.problem.problem import Problem
+from gradcheck.tracing.perturbation import perturbed_operations
 
 Array = np.ndarray[Any, Any]
 

@@ -14,19 +14,19 @@ from msgspec.structs import replace
 from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.autodiff.single_operation import executed
 from gradcheck.check import check
 from gradcheck.defects.kernel_defects import KernelCall, bites, differs, is_axis, plain_setting
 from gradcheck.defects.records import Defect, KernelForm, Severity
 from gradcheck.defects.region import ANY, Region, names
-from gradcheck.explanation.record import RecordedOperation
-from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single, values_of
 from gradcheck.hunt.graph_json import from_document
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.result import Verdict
+from gradcheck.tracing.record import RecordedOperation
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.single_operation import executed
 
 Array = np.ndarray[Any, Any]
 LARGEST = 64

@@ -12,10 +12,6 @@ from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.lines import ulp_rounding
-from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
-from gradcheck.comparison.summary import undecided
-from gradcheck.comparison.tables import EXCLUSION, Comparison
 from gradcheck.hunt.blame import blame
 from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
@@ -24,6 +20,10 @@ from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.verdict.lines import ulp_rounding
+from gradcheck.verdict.own_rounding import OwnRounding, Surroundings
+from gradcheck.verdict.summary import undecided
+from gradcheck.verdict.tables import EXCLUSION, Comparison
 
 Array = np.ndarray[Any, Any]
 VALUES = 1e-4

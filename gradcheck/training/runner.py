@@ -16,9 +16,15 @@ import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.interception import patched
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import (
+from gradcheck.diagnosis.unconnected import without_effect
+from gradcheck.diagnosis.wrong_gradient import LostPart
+from gradcheck.result import Diagnosis
+from gradcheck.tracing.interception import patched
+from gradcheck.tracing.record import CodeRecord
+from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.replay import MOVES, displacement
+from gradcheck.tracing.state import (
     UNCHANGED,
     ChangedState,
     executed_operations,
@@ -28,12 +34,6 @@ from gradcheck.autodiff.state import (
     is_random,
     state_restored,
 )
-from gradcheck.explanation.record import CodeRecord
-from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import MOVES, displacement
-from gradcheck.explanation.unconnected import without_effect
-from gradcheck.explanation.wrong_gradient import LostPart
-from gradcheck.result import Diagnosis
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.separate_losses import OwnLoss

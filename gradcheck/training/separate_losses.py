@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradcheck.explanation.calls import merged
+from gradcheck.diagnosis.calls import merged
 from gradcheck.result import Finding, OrderResult
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.step_run import StepRun

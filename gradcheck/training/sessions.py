@@ -14,11 +14,11 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
-from gradcheck.autodiff.interception import patched
-from gradcheck.autodiff.state import UNCHANGED, ChangedState, hidden_state
-from gradcheck.explanation.diagnosis import graph_diagnosis
-from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.diagnosis.diagnosis import graph_diagnosis
+from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
+from gradcheck.tracing.interception import patched
+from gradcheck.tracing.state import UNCHANGED, ChangedState, hidden_state
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.runner import StepRunner
 from gradcheck.training.side_effects import UnrepeatableStepError

@@ -24,8 +24,8 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.lib.io.tf_record import TFRecordWriter
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
-from gradcheck.autodiff.interception import Wrapper, patched
-from gradcheck.explanation.user_code import file_owner
+from gradcheck.tracing.interception import Wrapper, patched
+from gradcheck.tracing.user_code import file_owner
 from gradcheck.training.optimizers import optimizer_methods
 
 DEPTH = 4

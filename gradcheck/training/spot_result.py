@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.comparison.summary import undecided
-from gradcheck.explanation.record import CodeRecord
-from gradcheck.explanation.unconnected import unconnected_notes
+from gradcheck.diagnosis.unconnected import unconnected_notes
 from gradcheck.result import NoTruth, Reason, Result, Verdict
+from gradcheck.tracing.record import CodeRecord
+from gradcheck.verdict.summary import undecided
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,25 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
-from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import WrongShapeError, all_shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
-from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import result_of
-from gradcheck.comparison.lines import sample_values
-from gradcheck.comparison.summary import undecided
-from gradcheck.comparison.tables import EXCLUSION
-from gradcheck.explanation.internal_errors import cause_searched, internal_errors_told
-from gradcheck.explanation.not_finite_value import value_origin
-from gradcheck.explanation.unconnected import nothing_connected, unconnected_notes, variable_name
-from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
+from gradcheck.diagnosis.not_finite_value import value_origin
+from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
+from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
+from gradcheck.problem.opening import open_function
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.tracing.state import UNCHANGED, variables_restored
 from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import OF_THE_STEP, StepRunner
 from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
+from gradcheck.verdict.lines import sample_values
+from gradcheck.verdict.summary import undecided
+from gradcheck.verdict.tables import EXCLUSION
 
 GradientPair = tuple[Sequence[Any], Sequence[Any]]
 ASIDE = 2.0**-4

@@ -16,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.summaries import NOT_TRACED
+from gradcheck.tracing.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.tracing.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
 from gradcheck.typing import Array

@@ -22,12 +22,12 @@ import numpy as np
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
-from gradcheck.comparison.probes import PROBES, first_order
-from gradcheck.comparison.second_order import second_order
-from gradcheck.comparison.tables import Comparison, Tolerance
+from gradcheck.problem.opening import open_function
 from gradcheck.result import Verdict
+from gradcheck.verdict.probes import PROBES, first_order
+from gradcheck.verdict.second_order import second_order
+from gradcheck.verdict.tables import Comparison, Tolerance
 
 Array = np.ndarray[Any, Any]
 

@@ -34,11 +34,11 @@ import resumed
 import tensorflow as tf
 
 from gradcheck import SpotCheck, runtime, spot_check
-from gradcheck.autodiff.opening import open_function
 from gradcheck.check import result_of
-from gradcheck.comparison.tables import Comparison
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.problem.opening import open_function
 from gradcheck.result import Result, Verdict
+from gradcheck.verdict.tables import Comparison
 
 Array = np.ndarray[Any, Any]
 

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.opspec import Choice, OpSpec
+from gradcheck.tracing.interception import gradients_looked_up
 from tests import slices
 
 Value = tuple[str, str, str]

@@ -17,7 +17,6 @@ from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis.errors import NoSuchExample
 
-from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import LARGEST
@@ -25,6 +24,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 from gradcheck.result import Verdict
+from gradcheck.tracing.interception import gradients_looked_up
 from tests import slices
 
 

@@ -11,12 +11,12 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects.library_functions import FORMS, LibraryForm, OperationCall, code_of, value
 from gradcheck.defects.region import ANY, COMPLEX, names
-from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single
+from gradcheck.tracing.library_functions import FORMS, LibraryForm, OperationCall, code_of, value
+from gradcheck.tracing.recorder import recorded
 from tests import records, slices
 
 RECORDS = [one for one in records.DEFECTS if one.signature.taken == PLAIN and not one.kernels]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import curvature_estimate, slope_estimate
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.reach import closer_steps, erratic
 from gradcheck.numerics.sampling import CONFIRM, FIRST, Sample, Stencil, largest_steps, sample
 from gradcheck.result import Kind, Verdict
+from gradcheck.verdict.closer import closer_look
+from gradcheck.verdict.lines import curvature_estimate, slope_estimate
 from tests import slices
 from tests.verdicts import check
 

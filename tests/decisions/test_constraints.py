@@ -13,9 +13,9 @@ import gradcheck
 from gradcheck import hermitian, increasing, lower_triangular, positive_definite, simplex, symmetric, upper_triangular
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.given import GivenGradient
-from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.sources import Source, parse_arguments
+from gradcheck.problem.given import GivenGradient
+from gradcheck.problem.opening import open_function
 from tests import slices
 from tests.verdicts import check
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.comparison import filters
-from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, SWING, VALUE_DIFFERENCES
 from gradcheck.result import OrderResult, Reason, Verdict
+from gradcheck.verdict import filters
+from gradcheck.verdict.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, SWING, VALUE_DIFFERENCES
 from tests import slices
 from tests.planting import planted
 from tests.verdicts import check

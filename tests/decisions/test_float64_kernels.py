@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.kernels import IN_FLOAT64
-from gradcheck.autodiff.opening import open_function
+from gradcheck.problem.float64_form import with_float64_form
+from gradcheck.problem.opening import open_function
+from gradcheck.tracing.kernels import IN_FLOAT64
 from tests import slices
 from tests.verdicts import check
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.tables import Comparison
 from gradcheck.hunt import graph_check, trial
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
+from gradcheck.verdict.probes import first_order
+from gradcheck.verdict.tables import Comparison
 from tests import slices
 from tests.planting import planted
 

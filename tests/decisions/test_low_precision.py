@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Kind
-from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.opening import open_function
+from gradcheck.problem.float64_form import with_float64_form
+from gradcheck.problem.opening import open_function
 from tests import slices
 from tests.verdicts import check
 

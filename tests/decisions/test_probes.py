@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import GradientInconclusive, Kind, Reason, assert_close
-from gradcheck.autodiff.function import Function
-from gradcheck.comparison.second_order import WIDE
 from gradcheck.numerics.probing import directions_at
+from gradcheck.problem.function import Function
+from gradcheck.verdict.second_order import WIDE
 from tests import slices
 from tests.verdicts import check
 
@@ -256,7 +256,7 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
         return directions_at(*arguments)
 
     monkeypatch.setattr(Function, "gradients", counted)
-    monkeypatch.setattr("gradcheck.autodiff.problem.directions_at", drawn)
+    monkeypatch.setattr("gradcheck.problem.problem.directions_at", drawn)
     x = np.random.default_rng(0).uniform(0.5, 2.0, WIDE + 1)
 
     def f(x: Any) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.function import Function
 from gradcheck.numerics.sampling import FIRST, QUICK
+from gradcheck.problem.function import Function
 from gradcheck.result import Kind, Verdict
 from tests import slices
 from tests.verdicts import check

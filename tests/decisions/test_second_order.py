@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
-from gradcheck.autodiff.perturbation import perturbing
-from gradcheck.comparison import second_order
-from gradcheck.comparison.lines import quick_estimate
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import QUICK
+from gradcheck.problem.function import Function
+from gradcheck.tracing.perturbation import perturbing
+from gradcheck.verdict import second_order
+from gradcheck.verdict.lines import quick_estimate
 from tests import slices
 from tests.verdicts import check
 

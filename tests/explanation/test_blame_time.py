@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, check, explain
-from gradcheck.explanation import blame_time
-from gradcheck.explanation.blame_time import TIMES, BlameTime, TimeUpError
 from gradcheck.result import Diagnosis, Result
+from gradcheck.tracing import blame_time
+from gradcheck.tracing.blame_time import TIMES, BlameTime, TimeUpError
 
 
 @tf.custom_gradient

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import Cause, Kind, assert_close, check
-from gradcheck.explanation import check_diagnosis
-from gradcheck.explanation.user_code import definition_of
+from gradcheck.diagnosis import check_diagnosis
+from gradcheck.tracing.user_code import definition_of
 from tests.planting import planted
 
 

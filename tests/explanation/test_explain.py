@@ -17,7 +17,7 @@ from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
 import gradcheck
 from gradcheck import Cause, Kind, Reason, explain
-from gradcheck.explanation.recorder import recorded
+from gradcheck.tracing.recorder import recorded
 from tests import slices
 
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause
-from gradcheck.explanation.diagnosis import graph_diagnosis, graph_record
-from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.diagnosis.diagnosis import graph_diagnosis, graph_record
+from gradcheck.diagnosis.wrong_gradient import LostPart
 
 v1 = tf.compat.v1
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, explain
-from gradcheck.explanation import call_problem, source_comparison
+from gradcheck.diagnosis import call_problem, source_comparison
 
 Code = Callable[[], Any]
 

@@ -22,7 +22,7 @@ from gradcheck import (
     check,
     explain,
 )
-from gradcheck.explanation import (
+from gradcheck.diagnosis import (
     check_diagnosis,
     diagnosis,
     internal_errors,

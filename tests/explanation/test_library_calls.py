@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.explanation import recorder
-from gradcheck.explanation.recorder import recorded
 from gradcheck.result import Cause, Verdict
+from gradcheck.tracing import recorder
+from gradcheck.tracing.recorder import recorded
 from tests import slices
 
 ZEROS, TWO, FOUR = np.zeros(2), np.array([1.0, 2.5]), np.array([1.0, 2.0, 3.0, 5.0])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check, explain
-from gradcheck.explanation import source_comparison
+from gradcheck.diagnosis import source_comparison
 from gradcheck.result import Cause, Kind, Result, Verdict
 from tests import slices
 

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, explain
-from gradcheck.explanation.diagnosis import graph_diagnosis
-from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.diagnosis.diagnosis import graph_diagnosis
+from gradcheck.diagnosis.wrong_gradient import LostPart
 
 x = tf.Variable(2.0, dtype=tf.float64, name="x")
 MEANT = "; if that was its purpose, nothing is wrong"

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import explain
-from gradcheck.comparison.first_order import compare_first, compare_quickly
-from gradcheck.comparison.probes import first_order
-from gradcheck.explanation import source_comparison
-from gradcheck.explanation.source_comparison import CLOSELY
+from gradcheck.diagnosis import source_comparison
+from gradcheck.diagnosis.source_comparison import CLOSELY
 from gradcheck.result import Cause, Reason, Result, Verdict
+from gradcheck.verdict.first_order import compare_first, compare_quickly
+from gradcheck.verdict.probes import first_order
 
 LAYERS = 4
 

@@ -19,9 +19,9 @@ from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 import gradcheck
 from gradcheck import GradientNonFinite, GradientWrongValue, InconclusiveWarning, MismatchWarning
-from gradcheck.autodiff.state import ChangedState, VariableSnapshot
 from gradcheck.keras import GradientMonitor
 from gradcheck.spot_check import SpotWalk
+from gradcheck.tracing.state import ChangedState, VariableSnapshot
 from gradcheck.training.moved_variables import MovedVariables
 from gradcheck.training.side_effects import PythonState
 from gradcheck.training.step_recorder import StepRecorder

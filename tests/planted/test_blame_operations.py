@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, Result, check, explain
-from gradcheck.explanation import recorder
-from gradcheck.explanation.blamed_operation import blame
-from gradcheck.explanation.recorder import recorded
+from gradcheck.diagnosis.blamed_operation import blame
+from gradcheck.tracing import recorder
+from gradcheck.tracing.recorder import recorded
 from tests import slices
 
 NUMBERS = np.random.default_rng(1)

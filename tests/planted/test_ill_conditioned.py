@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.opening import open_function
-from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.problem.opening import open_function
 from gradcheck.result import Verdict
+from gradcheck.verdict.first_order import compare_first
+from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance
 from tests import slices
 from tests.verdicts import check
 

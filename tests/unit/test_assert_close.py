@@ -15,8 +15,8 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import GradientInconclusive, InconclusiveWarning, assert_close
-from gradcheck.comparison.failure import FAILURES
 from gradcheck.result import Kind
+from gradcheck.verdict.failure import FAILURES
 
 x = np.array([0.5, 1.5])
 

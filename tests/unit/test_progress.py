@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import progress
-from gradcheck.autodiff import mapped
+from gradcheck.problem import mapped
 
 
 @pytest.fixture(autouse=True)

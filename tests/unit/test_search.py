@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import gradcheck
 from gradcheck import GradientWrongValue, assert_close
 from gradcheck.check import NOT_LOOKED_FOR
-from gradcheck.explanation import check_diagnosis, recorder
+from gradcheck.diagnosis import check_diagnosis
 from gradcheck.result import Verdict
 from gradcheck.runtime import example_under_way
+from gradcheck.tracing import recorder
 from tests import slices
 
 DRAWN = settings(deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

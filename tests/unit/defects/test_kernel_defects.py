@@ -17,10 +17,10 @@ from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defe
 from gradcheck.defects.kernel_use import FLAT, KernelUse, attribute_values
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import Region
-from gradcheck.explanation.known_defect import kernel_use, known_defects
-from gradcheck.explanation.recorder import recorded
+from gradcheck.diagnosis.known_defect import kernel_use, known_defects
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph_json import from_document
+from gradcheck.tracing.recorder import recorded
 from tests import records
 
 DEFECTS = {one.name: one for one in records.DEFECTS}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.comparison import second_order
-from gradcheck.comparison.tables import Comparison, combined
 from gradcheck.hunt import chain_rule, graph_check, trial
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Verdict
+from gradcheck.verdict import second_order
+from gradcheck.verdict.tables import Comparison, combined
 from tests.planting import planted
 
 LINE, PLANE = Input((2,), (0.5, -2.0)), Input((2, 2), (1.0, 0.3, -0.7, 2.0))

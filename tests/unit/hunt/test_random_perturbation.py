@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.perturbation import UNIT
 from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, values_of
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
+from gradcheck.tracing.perturbation import UNIT
 from tests import slices
 from tests.planting import planted
 

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util_v2
 
-from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
 from gradcheck.hunt.unreached import DEAD, RAISES, WHOLE, reasons, unreached
+from gradcheck.tracing.interception import gradients_looked_up
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,301 @@
+"""Which operation is it? The first factor of the chain rule whose own derivative is wrong, at its actual arguments."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.diagnosis.chain import Factor, factors
+from gradcheck.diagnosis.factor_check import compared
+from gradcheck.diagnosis.known_defect import known_composition, orders_of, recognised
+from gradcheck.diagnosis.wrong_gradient import WrongGradient
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, Verdict, told_apart
+from gradcheck.tracing.blame_time import TIMES, TimeUpError
+from gradcheck.tracing.function_graph import OF_GRAPH
+from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation
+from gradcheck.tracing.single_operation import attribute_kinds
+from gradcheck.tracing.user_code import at, definition_of, file_owner, place_of
+
+
+@dataclass(frozen=True)
+class BlamedOperation:
+    """An operation whose own derivative (at order 2: that of its vector-Jacobian product) is wrong where it was called.
+
+    With respect to its argument at `position` among its inputs, which are followed by the cotangents of its outputs at
+    order 2, it gives `given` (None: no derivative) at `element`, where that argument is `value`; right is `estimate`,
+    within `bound`.
+    """
+
+    operation: RecordedOperation
+    order: int
+    position: int
+    argument: str
+    element: tuple[int, ...]
+    value: complex
+    given: float | None
+    estimate: float
+    bound: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What came of looking at the factors of the chain rule: the one that is wrong, if any.
+
+    `looked_at` counts the operations that were compared, `unclear` are those that could not be, `left` those that the
+    time ended before. An operation that is wrong behind another source, too, is compared before the others: `again`.
+    """
+
+    culprit: BlamedOperation | None
+    looked_at: int
+    unclear: tuple[RecordedOperation, ...] = ()
+    again: bool = False
+    left: tuple[RecordedOperation, ...] = ()
+
+
+TOGETHER = ": the fault lies in how they are put together"
+NOTHING = Blame(None, 0)
+"""Nothing could be looked at."""
+
+
+def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None) -> Blame:
+    """Compare the factors between a source and the targets of a call with differences, up to the first that is wrong.
+
+    `weights` are the cotangents of the targets. It ends, too, when its time is up. Raises NoChainError.
+    """
+    with record.time.blaming():
+        return _innermost(record, _along_path(record, list(factors(record, call, source, weights))))
+
+
+def _innermost(record: CodeRecord, found: Blame) -> Blame:
+    """What is wrong in the derivatives that a custom gradient is made of, where its function takes some itself."""
+    operation = None if found.culprit is None else found.culprit.operation
+    if operation is None or operation.custom_gradient is None:
+        return found
+    end = next(position for position, event in enumerate(record.events) if event is operation)
+    for call in record.derivatives:
+        if operation.began <= call.position < end and call.error is None:
+            for source in call.sources:
+                inner = _along_path(record, list(factors(record, call, source)))
+                if inner.culprit is not None:
+                    return _innermost(record, replace(inner, looked_at=found.looked_at + inner.looked_at))
+    return found
+
+
+def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:
+    """What came of looking at the factors, in their order."""
+    looked_at = 0
+    unclear: list[RecordedOperation] = []
+    with suppress(TimeUpError):
+        for factor in path:
+            if factor.function_of in record.wrong and (found := _blame_alone(record, factor)).culprit is not None:
+                return replace(found, again=True)
+    for position, factor in enumerate(path):
+        try:
+            found = _blame_alone(record, factor)
+        except TimeUpError:
+            return Blame(None, looked_at, tuple(unclear), left=tuple(one.operation for one in path[position:]))
+        looked_at += found.looked_at
+        unclear += found.unclear
+        if found.culprit is not None:
+            record.wrong.add(factor.function_of)
+            return Blame(found.culprit, looked_at, tuple(unclear))
+    return Blame(None, looked_at, tuple(unclear))
+
+
+def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
+    """What came of looking at one factor; one that gives None counts as a cut of the path, and not as wrong.
+
+    Of a vector-Jacobian product that is wrong itself the derivative may be anything, so that it is looked at as well.
+    """
+    orders = []
+    for one in (factor, factor.underlying):
+        if one is None:
+            continue
+        known = record.compared.get(one.key)
+        order = record.compared[one.key] = compared(one, record.time) if known is None else known
+        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING or _given_up(one)]
+        if wrong:
+            return Blame(_blamed(one, wrong[0]), 1)
+        orders.append(order)
+    if any(order.findings for order in orders):
+        return NOTHING
+    unclear = any(order.verdict is Verdict.INCONCLUSIVE for order in orders)
+    return Blame(None, 0, (factor.operation,)) if unclear else Blame(None, 1)
+
+
+def _given_up(factor: Factor) -> bool:
+    """Whether None is no cut that somebody made: a gradient function of TensorFlow's that has no derivative."""
+    return factor.order == 2 and factor.operation.custom_gradient is None
+
+
+def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
+    """The operation, by the worst element of a finding about it."""
+    place = next(i for i, name in enumerate(factor.names) if finding.input.startswith(name))
+    position = factor.moved[place]
+    element = finding.index or ()
+    assert finding.difference is not None
+    return BlamedOperation(
+        operation=factor.operation,
+        order=factor.order,
+        position=position,
+        argument=finding.input,
+        element=element,
+        value=np.asarray(tf.convert_to_tensor(factor.tensors[position]).numpy())[element].item(),
+        given=finding.autodiff,
+        estimate=finding.difference,
+        bound=finding.bound or 0.0,
+        kind=finding.kind,
+    )
+
+
+def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None:
+    """The culprit in words; None where there is none. `lost` is the part of the derivative that is missing."""
+    one = found.culprit
+    if one is None:
+        return None
+    gives, right = told_apart(one.given or 0.0, one.estimate)
+    gives = "None" if one.given is None else gives
+    operation, counted = one.operation, f"{looked_at_text(found)}, from the target back to this one"
+    numbers = (
+        f"the derivative {gives} with respect to {_argument(one)} where the finite-difference estimate is {right} "
+        f"(error at most {one.bound:.1e}); {'as for another input' if found.again else counted}"
+    )
+    call = operation.custom_gradient
+    if call is not None and file_owner(call.func.__code__.co_filename) == "user":
+        name, defined = call.func.__name__, definition_of(call.func)
+        second = "differentiated again" if one.order == 2 else "called alone"
+        evidence = f"{second}{at(operation.line)}, the function {name} under tf.custom_gradient gives {numbers}"
+        remedy = f"correct the gradient that {name}{at(defined)} returns"
+        return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), lost)
+    if call is not None and call.func.__name__ == OF_GRAPH:
+        evidence = f"{described(operation)} gives {numbers}"
+        remedy = "correct the gradient that it was given under tf.custom_gradient, and save the function again"
+        return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, operation.place, lost)
+    again = None if call is None else _run_again(call.func)
+    if again is not None:
+        second = "differentiated again, " if one.order == 2 else ""
+        evidence = f"{second}what tf.recompute_grad{at(operation.line)} runs again on the way back gives {numbers}"
+        remedy = f"call {again} without tf.recompute_grad: then the operation of it that is wrong is named"
+        return Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
+    product = "the vector-Jacobian product of " if one.order == 2 else ""
+    evidence = f"{product}{described(operation)}, taken alone with the cotangent that reached it, gives {numbers}"
+    remedy = (
+        f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
+        f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
+    )
+    found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
+    return recognised(found_wrong, operation, (one.order,))
+
+
+def _run_again(function: Any) -> str | None:
+    """What the function of tf.recompute_grad runs, which nothing sees into, in words; None of any other function."""
+    if not function.__qualname__.startswith("recompute_grad."):
+        return None
+    wrapped = inspect.getclosurevars(function).nonlocals.get("f")
+    name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
+    return name + (at(definition_of(wrapped)) if inspect.isfunction(wrapped) else "")
+
+
+def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
+    """The cause that was found beside operations which are right by themselves; and where there is none, that.
+
+    A public function that they make up may be a known defect.
+    """
+    on_path = _on_path(wrong)
+    if cause is not None:
+        cause = recognised_cut(cause, wrong)
+        if found.left:
+            return replace(
+                cause, evidence=f"{cause.evidence}; {looked_at_text(found)}, none of these is wrong by itself"
+            )
+        right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+        return replace(cause, evidence=cause.evidence + right)
+    known = known_composition(on_path, [wrong.source.tensor])
+    if known is None and any(operation.derivative is not None for operation in on_path):
+        # A gradient function may compute anew what it needs, so that the operation itself is on no path.
+        known = known_composition(wrong.source.record.operations, [wrong.source.tensor])
+    if known is not None:
+        return replace(known, lost=wrong.lost.size)
+    if kind not in (Kind.WRONG_VALUE, Kind.NON_FINITE) or wrong.source.call.method == "batch_jacobian":
+        return None
+    if found.left:
+        return ended(found, wrong.lost.size)
+    if found.unclear:
+        names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
+        evidence = f"{looked_at_text(found)}, none of the others is wrong by itself"
+        return Diagnosis(
+            Cause.NOT_COMPARED,
+            evidence,
+            f"check it by itself, at the arguments that it has here: {names}",
+            found.unclear[0].place,
+            wrong.lost.size,
+        )
+    if not found.looked_at or kind is not Kind.WRONG_VALUE:
+        return None
+    evidence = f"{looked_at_text(found)}, none is wrong by itself{TOGETHER}"
+    remedy = "look for what changes a gradient between operations, or after it was taken"
+    return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
+
+
+def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
+    """The diagnosis of a cut path as that of a known defect, where a public function that is one makes the cut."""
+    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(_on_path(wrong)))
+
+
+def _on_path(wrong: WrongGradient) -> list[RecordedOperation]:
+    return [wrong.source.record.operations[number] for number in wrong.path.operations]
+
+
+def ended(found: Blame, lost: float | None = None) -> Diagnosis:
+    """What is known where the time ended before an operation was found, or all were right."""
+    nearest = described(found.left[0])
+    remedy = (
+        f"check a part of the code by itself, whose result is that of {nearest}: the operations from there back to the "
+        "inputs were not looked at, and those behind it were"
+    )
+    evidence = f"{looked_at_text(found)}, none of these is wrong by itself"
+    return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.left[0].place, lost)
+
+
+def looked_at_text(found: Blame) -> str:
+    """How many operations were looked at, which could not be, and how many the time ended before."""
+    count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
+    if found.left:
+        total = found.looked_at + len(found.unclear) + len(found.left)
+        count = f"{found.looked_at} of {total} operations looked at in {TIMES} times the time of the check"
+    names = dict.fromkeys(_name(operation) for operation in found.unclear)
+    return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
+
+
+SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
+"""The types of the attributes that are shown."""
+
+
+def described(operation: RecordedOperation, name: str = "") -> str:
+    """An operation with its line, layer and attributes, as a sentence names it, or by another name."""
+    pairs = zip(operation.attrs[::2], operation.attrs[1::2], strict=True)
+    kinds = attribute_kinds(operation.name)
+    shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
+    texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
+    name = (name or _name(operation)) + at(operation.line) + (f" ({operation.within})" if operation.within else "")
+    return name + (f" with {', '.join(texts)}" if texts else "")
+
+
+def _name(operation: RecordedOperation) -> str:
+    """What an operation is called; TensorFlow numbers the functions that it has traced."""
+    traced = re.fullmatch(r"__(?:forward|inference)_(.+)_\d+", operation.name)
+    return operation.name if traced is None else f"the traced function {traced[1]}"
+
+
+def _argument(one: BlamedOperation) -> str:
+    """The argument at its element, with the value there."""
+    element = f"{one.argument}[{', '.join(map(str, one.element))}]" if one.element else one.argument
+    return f"{element}, which is {one.value:.6g},"

@@ -1,0 +1,261 @@
+"""Explains a derivative that somebody's code took: each source is compared, and diagnosed if wrong; traced or eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.reverse import DerivativeRaisedError
+from gradcheck.diagnosis.diagnosis import (
+    diagnose_error,
+    diagnose_not_finite,
+    diagnose_unconnected,
+)
+from gradcheck.diagnosis.internal_errors import cause_searched
+from gradcheck.diagnosis.not_finite_value import finite
+from gradcheck.diagnosis.paths import differentiable
+from gradcheck.diagnosis.source_comparison import compared
+from gradcheck.diagnosis.unconnected import variable_name
+from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
+from gradcheck.tracing.call_source import call_source
+from gradcheck.tracing.interception import derivatives_observed
+from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
+from gradcheck.tracing.replay import nearly_equal, nondeterminism
+from gradcheck.tracing.state import state_restored
+from gradcheck.tracing.user_code import call_user_code, place_of, quoted
+from gradcheck.verdict.summary import broken, undecided
+from gradcheck.verdict.tables import Tolerance
+
+SHOWN = 12
+"""Gradients of so many elements are printed as numbers."""
+COARSE = 0.01
+"""Of a right gradient it is told where only errors of more than this part of it would have been noticed."""
+NO_SOURCES = (
+    "the derivative was asked for with respect to nothing: a model has no variables before it is built, and none that "
+    "are trainable where all of it is frozen"
+)
+TARGET = "what is differentiated is NaN or infinite"
+TRACED = "the code with its tf.function traced"
+KEPT = (
+    " when the code runs eagerly; a tf.function keeps Python numbers, attributes and what NumPy draws as they were "
+    "when it was traced: pass them as tensors, or hold them in variables"
+)
+
+Results = tuple[Any, ...]
+"""Those of one derivative, one a source."""
+
+
+def explained_call(
+    record: CodeRecord, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+) -> Result:
+    """Compare the result of a call with finite differences of its targets, and diagnose what is wrong.
+
+    `names` are those of the sources, if they are not to be read from the line of the call.
+    """
+    where = place_of(call.line, call.method)
+    if call.error is not None:
+        message, cause = f"{type(call.error).__name__}: {call.error}", None
+        with cause_searched():
+            cause = diagnose_error(record, call)
+        return _failed(Kind.RAISES, "the derivative", message, message, where, cause)
+    if not call.sources:
+        return _failed(Kind.MISSING, "the sources", "none", NO_SOURCES, where)
+    names = source_names(call) if names is None else names
+    difference = nondeterminism(record, call)
+    if difference is not None:
+        pairs = zip(names, call.results or (), strict=True)
+        same = (SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
+        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, tuple(same))
+    sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
+    sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
+    connected = [one for one in sources if differentiable(one) and one.given is not None]
+    try:
+        groups = compared(connected, tolerance, probes)
+    except DerivativeRaisedError as error:  # rows of IndexedSlices that the source does not have
+        return _failed(Kind.RAISES, "the derivative", str(error), str(error), where)
+    groups += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
+    verdicts = {one: order for group, order in groups for one in group}
+    orders, results = [order for _, order in groups], []
+    for one in sources:
+        order, note, unconnected = verdicts[one], "", False
+        finding = order.findings[0] if order.findings else None
+        zeros = one in connected and call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
+        if finding is None and (zeros or one not in connected):
+            note, finding, unconnected = diagnose_unconnected(one)
+            orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
+        right = False if finding else None if unconnected or order.verdict is Verdict.INCONCLUSIVE else True
+        there = all(map(finite, call.targets)) or one.given is None
+        origin = None
+        if not finding and not (there and finite(one.given)):
+            with cause_searched():
+                origin = diagnose_not_finite(one)
+        if right is None and not there and not unconnected:
+            note = TARGET
+        elif right is None and origin is None and not unconnected:
+            note = ", ".join(reason.value for reason in order.reasons)
+        elif right and not note and order.relative_resolution > COARSE:
+            note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
+        shown = shown_gradient(one.given)
+        results.append(SourceResult(where, one.name, shown, right, note, finding, origin, unconnected))
+    # A tensor that a function is given may be one that it does not use: its derivative is zero, and that was seen.
+    if all(one.unconnected for one in results) and any(one.input is None for one in sources):
+        count = len(results)
+        orders = [OrderResult(1, Verdict.INCONCLUSIVE, reasons=(Reason.UNCONNECTED,), inconclusive=count)]
+    return merged(orders, results, _constant_updates(record, sources))
+
+
+def _constant_updates(record: CodeRecord, sources: Iterable[CallSource]) -> list[str]:
+    """A note on the updates of other variables that depend on a source and are no part of the derivative."""
+    numbers = sorted({number for source in sources for number in source.kept})
+    lines = dict.fromkeys(quoted(record.operations[number].line) for number in numbers)
+    what = f"variables that {', '.join(lines)} updated before the tape was opened"
+    return [f"{what} count as constants in its derivative"] if lines else []
+
+
+def _failed(
+    kind: Kind, name: str, given: str, reason: str, where: Place | None = None, diagnosis: Diagnosis | None = None
+) -> Result:
+    """The result where no source can be compared."""
+    finding = replace(broken(1, kind, name, reason).findings[0], diagnosis=diagnosis)
+    order = OrderResult(1, Verdict.MISMATCH, (finding,))
+    return Result({1: order}, (SourceResult(where, name, given, False, finding=finding),))
+
+
+def source_names(call: DerivativeCall) -> list[str]:
+    """A name for each source, no two alike: as written in the code, else the variable's own, else its number."""
+    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
+    found: list[str] = []
+    for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
+        if not name and hasattr(source, "handle"):
+            name = variable_name(source)
+        name = name or f"sources[{position}]"
+        found.append(name if name not in found else f"{name} (sources[{position}])")
+    return found
+
+
+def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
+    """Several verdicts on first derivatives as one, with all sources and further notes."""
+    resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
+    sources = tuple(sources)
+    order = OrderResult(
+        order=1,
+        verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
+        findings=tuple(finding for order in orders for finding in order.findings),
+        reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
+        notes=(*dict.fromkeys(note for order in orders for note in order.notes), *notes),
+        resolution=max(resolutions, default=float("nan")),
+        compared=sum(order.compared for order in orders),
+        inconclusive=sum(order.inconclusive for order in orders),
+    )
+    return Result({1: order}, sources, tuple(one.name for one in sources if one.unconnected))
+
+
+def shown_gradient(given: Any) -> str:
+    """A gradient as text: the numbers while they are few, else the shape."""
+    if given is None:
+        return "None"
+    value = np.asarray(tf.convert_to_tensor(given).numpy())
+    if value.size > SHOWN:
+        return f"a gradient of shape {value.shape}"
+    text = np.array2string(value, separator=", ", formatter={"float_kind": lambda number: f"{number:.6g}"})
+    return " ".join(text.split())
+
+
+def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
+    """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
+
+    Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
+    returns that is compared. Where a traced function computes something else, its gradients belong to that, and those
+    that the code gets eagerly are left.
+    """
+    if not record.calls_functions or record.error is not None:
+        return record, None
+    taken: list[tuple[Results, Results]] = []  # the targets and the results
+
+    def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        start, result = len(taken), compute()
+        # In place of those that TensorFlow took to compute it.
+        taken[start:] = [(tuple(tf.nest.flatten(arguments["target"])), tuple(tf.nest.flatten(result)))]
+        return result
+
+    with state_restored(), derivatives_observed(keep):
+        try:
+            returned = call_user_code(record.f, record.inputs)
+        except Exception as error:  # that of the code, which runs traced here
+            message = str(error).strip().splitlines() or [""]
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
+    parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
+    if len(taken) == len(record.derivatives) and all(part is None or hasattr(part, "_numpy") for part in parts):
+        found, disagreement = _taken(record, taken)
+    else:
+        found, disagreement = _returned(record, returned)
+    events = [
+        replace(event, results=found.get(event.number, event.results))
+        if isinstance(event, DerivativeCall) and event.error is None
+        else event
+        for event in record.events
+    ]
+    return replace(record, events=events), disagreement
+
+
+def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tuple[dict[int, Results], Result | None]:
+    """What the tapes gave when the code was traced, where that was for the same targets; and a target that differs."""
+    found, disagreement = {}, None
+    for call, (targets, results) in zip(record.derivatives, taken, strict=True):
+        inside = not all(hasattr(target, "_numpy") for target in map(tf.convert_to_tensor, targets))
+        if inside or _all_same(call.targets, targets) or _all_same(call.results or (), results):
+            found[call.number] = results
+        elif disagreement is None:
+            pairs = zip(call.targets, targets, strict=False)
+            eager, traced = next((pair for pair in pairs if not _same(*pair)), (None, None))
+            text = f"what {quoted(call.line)} differentiates is {_shown(eager)}{KEPT}"
+            disagreement = _failed(Kind.MODES, TRACED, _shown(traced), text)
+    return found, disagreement
+
+
+def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Result | None]:
+    """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
+    eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
+    if len(eager) != len(traced):
+        return {}, _failed(
+            Kind.MODES, TRACED, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly"
+        )
+    results, start = {}, 0
+    for call in record.derivatives:
+        given = call.results or ()
+        for position in range(start, len(eager) - len(given) + 1):
+            if all(one is two for one, two in zip(given, eager[position:], strict=False)):
+                start = position + len(given)
+                if _all_same(given, traced[position:start]):
+                    results[call.number] = tuple(traced[position:start])
+                break
+    for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
+        if not _same(first, second):
+            text = f"result {position} is {_shown(first)}{KEPT}"
+            return results, _failed(Kind.MODES, TRACED, _shown(second), text)
+    return results, None
+
+
+def _all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return len(first) == len(second) and all(map(_same, first, second))
+
+
+def _same(first: Any, second: Any) -> bool:
+    if first is None and tf.is_tensor(second):
+        return not np.any(tf.convert_to_tensor(second).numpy())  # functions give zeros where tapes give None
+    if not (tf.is_tensor(first) and tf.is_tensor(second)):
+        return (first is None) == (second is None)
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    if not (first.dtype.is_floating or first.dtype.is_complex):
+        return True
+    one, two = (np.asarray(tf.convert_to_tensor(tensor).numpy()) for tensor in (first, second))
+    return nearly_equal(one, two, first.dtype.name)
+
+
+def _shown(value: Any) -> str:
+    return "None" if value is None else np.array2string(np.asarray(value), precision=6, threshold=12)

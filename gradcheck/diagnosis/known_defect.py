@@ -1,0 +1,147 @@
+"""A wrong operation is a known defect of TensorFlow: its name, its releases, and code that has the right gradient.
+
+So is one that runs in a public function whose derivative is known to be wrong at its actual arguments.
+
+The records are loaded when the first finding asks for them: a check that finds nothing does not need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradcheck.diagnosis.internal_errors import cause_searched
+from gradcheck.result import Cause, Diagnosis
+from gradcheck.tracing.library_functions import LibraryCall
+from gradcheck.tracing.record import CodeRecord, RecordedOperation, key
+from gradcheck.tracing.user_code import at
+
+if TYPE_CHECKING:
+    from gradcheck.defects.kernel_use import KernelUse
+    from gradcheck.defects.library_use import LibraryUse
+    from gradcheck.defects.records import Defect
+
+INDENT = "\n" + 20 * " "
+
+
+def kernel_use(operation: RecordedOperation, outputs: Collection[int] | None = None, where: str = "") -> KernelUse:
+    """A recorded operation as the use of a kernel; its `outputs` are those that something takes (None: all)."""
+    from gradcheck.defects.kernel_use import KernelUse, attribute_values
+
+    count = range(len(operation.outputs)) if outputs is None else outputs
+    attributes = {} if operation.backward is not None else attribute_values(operation.name, operation.attrs)
+    return KernelUse(operation.name, operation.inputs, attributes, frozenset(count), operation.place, where)
+
+
+def library_uses(
+    operations: Iterable[RecordedOperation], used: Set[int], dependent: Set[int], where: str = ""
+) -> list[LibraryUse]:
+    """The calls of public functions in which operations run that a derivative goes through, in their order.
+
+    Of nested ones the outermost: what is wrong with it, its own records say, and it may guard what it calls. `used`
+    tells the outputs that something takes, `dependent` the tensors and variables that depend on the sources.
+    """
+    from gradcheck.defects.library_use import LibraryUse
+
+    runs: dict[LibraryCall, list[RecordedOperation]] = {}
+    for one in operations:
+        for call in list(one.calls)[-1:]:
+            runs.setdefault(call, []).append(one)
+    found = []
+    for call, own in runs.items():
+        kernels: dict[str, frozenset[int]] = {}
+        for one in own:
+            taken = {number for number, output in enumerate(one.outputs) if id(output) in used}
+            kernels[one.name] = kernels.get(one.name, frozenset()) | taken
+        found.append(LibraryUse(call, own[0].place, kernels, dependent, where))
+    return found
+
+
+def dependent_on(sources: Iterable[object], operations: Iterable[RecordedOperation]) -> Set[int]:
+    """What tells those tensors and variables from all others that depend on the sources so that gradients pass."""
+    from gradcheck.defects.kernel_use import FLAT
+
+    found = {key(source) for source in sources}
+    for one in operations:
+        if one.name not in FLAT and any(key(tensor) in found for tensor in one.inputs):
+            found |= {key(output) for output in one.outputs if output.dtype.is_floating or output.dtype.is_complex}
+    return found
+
+
+def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[Defect]:
+    """The known defects of these orders in whose regions an operation lies, and the calls around it, the worst first.
+
+    Those of the operation itself come before those of the calls, of which the outermost is what the code says.
+    """
+    from gradcheck.defects.library_use import LibraryUse
+
+    found: list[Defect] = []
+    uses: list[KernelUse | LibraryUse] = [replace(kernel_use(operation), wrong=True)]
+    uses += [LibraryUse(call, operation.place) for call in reversed(list(operation.calls))]
+    for use in uses:
+        own = [defect for defect, order, inside in use.defects() if inside and order in orders]
+        found += sorted(own, key=lambda defect: defect.rank)
+    return found
+
+
+def known_composition(operations: Sequence[RecordedOperation], sources: Sequence[object]) -> Diagnosis | None:
+    """Why a derivative is wrong whose operations are right by themselves; None where no call of a function is known.
+
+    `operations` are those between the sources and the targets.
+    """
+    if all(one.call is None for one in operations):
+        return None
+    with cause_searched():
+        used = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in operations[-1].outputs}
+        uses, orders = library_uses(operations, used, dependent_on(sources, operations)), orders_of(operations)
+        found = [(defect, one) for one in uses for defect, order, inside in one.defects() if inside and order in orders]
+        if found:
+            defect, use = min(found, key=lambda pair: pair[0].rank)
+            evidence = f"{_about(defect)}; the call of {use.kernel} lies in its region"
+            remedy = _remedy(defect) or f"write {use.kernel} with other operations"
+            return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, use.place)
+    return None
+
+
+def orders_of(operations: Iterable[RecordedOperation]) -> Sequence[int]:
+    """Of which orders the derivatives are that go through some operations: of both where derivatives are among them."""
+    return (1, 2) if any(one.derivative is not None for one in operations) else (1,)
+
+
+def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Sequence[int]) -> Diagnosis:
+    """The diagnosis of a wrong operation as that of a known defect, where it is one."""
+    with cause_searched():
+        for known in known_defects(operation, orders)[:1]:
+            evidence, remedy = f"{_about(known)}; {diagnosis.evidence}", _remedy(known) or diagnosis.remedy
+            return replace(diagnosis, cause=Cause.KNOWN_DEFECT, evidence=evidence, remedy=remedy)
+    return diagnosis
+
+
+def known_to_raise(record: CodeRecord) -> Diagnosis | None:
+    """Why a derivative raised, or has another shape, where an operation lies in the region of a known defect that does.
+
+    None elsewhere.
+    """
+    with cause_searched():
+        from gradcheck.defects.records import Severity
+
+        orders = orders_of(record.operations)
+        for operation in reversed(record.operations):
+            for known in known_defects(operation, orders):
+                if known.severity is Severity.RAISES:
+                    evidence = f"{_about(known)}; {operation.name}{at(operation.line)} lies in its region"
+                    remedy = _remedy(known) or f"write {operation.quoted} with other operations"
+                    return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, operation.place)
+    return None
+
+
+def _remedy(known: Defect) -> str:
+    from gradcheck.defects.audited import remedy_lines
+
+    return INDENT.join(remedy_lines(known))
+
+
+def _about(known: Defect) -> str:
+    link = f", {known.upstream}" if known.upstream else ""
+    return f"{known.name}, in TensorFlow since {known.releases.since}{link}: {known.title}"

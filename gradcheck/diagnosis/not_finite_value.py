@@ -1,0 +1,309 @@
+"""Where does NaN in a value come from? The first operation that makes it of finite numbers, or what came in."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import tf_decorator
+
+from gradcheck.autodiff.sources import named_leaves, parameter_names
+from gradcheck.diagnosis.blamed_operation import described
+from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
+from gradcheck.diagnosis.not_finite_remedies import CAME_IN, remedy_for_value
+from gradcheck.diagnosis.unconnected import variable_name
+from gradcheck.result import Cause, Diagnosis
+from gradcheck.tracing.record import READS, CodeRecord, RecordedOperation, key
+from gradcheck.tracing.rerun import argument_names, rerun
+from gradcheck.tracing.state import state_restored
+from gradcheck.tracing.user_code import place_of
+from gradcheck.typing import Array
+
+SELECTS = ("Select", "SelectV2")
+MOVING = ("StridedSlice", "Slice", "GatherV2", "GatherNd", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Identity")
+"""Operations that choose and move elements."""
+OF_INTEGERS = ("Cast",)
+"""Operations that make a value that is not finite of numbers that are not floating."""
+HARMLESS = 0.5
+"""It stands in for numbers that are not finite, to see what comes of the others."""
+
+
+def finite(tensor: Any) -> bool:
+    """Whether a tensor, or None, holds finite numbers."""
+    return tensor is None or bool(np.isfinite(as_array(tensor)).all())
+
+
+def as_array(tensor: Any) -> Array:
+    """A tensor as an array whose numbers NumPy can tell from NaN."""
+    array = np.asarray(tf.convert_to_tensor(tensor).numpy())
+    return array if array.dtype.kind in "fc" else array.astype(np.float64)  # bfloat16 is a type of its own
+
+
+def element_text(element: Sequence[int]) -> str:
+    """The place of an element, such as `[0, 1]`; empty for a scalar."""
+    return f"[{', '.join(map(str, element))}]" if element else ""
+
+
+def _floating(tensor: Any) -> bool:
+    return hasattr(tensor, "_numpy") and bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _spoilt(tensor: Any) -> bool:
+    return _floating(tensor) and not finite(tensor)
+
+
+def _has_nan(tensor: Any) -> bool:
+    return _floating(tensor) and bool(np.isnan(as_array(tensor)).any())
+
+
+@dataclass(frozen=True)
+class ValueOrigin:
+    """A tensor, or a variable, that is the first one that is not finite on the way to a value.
+
+    `operation` made it: of finite numbers where `made`, else it came in there. There is no operation where it was there
+    before the code ran; then `read` is the first one that takes it.
+    """
+
+    tensor: Any
+    operation: RecordedOperation | None
+    made: bool
+    looked_at: int
+    read: RecordedOperation | None = None
+
+    def diagnosis(self, record: CodeRecord) -> Diagnosis:
+        """The operation or what came in, with the element, its value and what to write instead."""
+        of = "operation" if self.looked_at == 1 else "operations"
+        count = f"{self.looked_at} {of} looked at, from the target back to this one"
+        if self.operation is None or not self.made:
+            return self._came_in(record, count)
+        operation, argument = self.operation, _culpable_argument(self.operation)
+        name = described(operation, called(operation))
+        values = as_array(self.tensor)
+        of_finite = all(map(finite, filter(_floating, operation.inputs)))
+        place = tuple(map(int, np.argwhere(~np.isfinite(values) if of_finite else np.isnan(values))[0]))
+        result = values[place].item()
+        if argument is None or 0 in operation.inputs[argument].shape:
+            where, value = "" if argument is None else " of no elements", None
+        else:
+            given = operation.inputs[argument]
+            element = place if given.shape == self.tensor.shape else _worst(operation, given)
+            value = as_array(given)[element].item()
+            where = f" at {argument_names(operation)[argument]}{element_text(element)} = {value:.6g}"
+        behind = None if argument is None else maker(record, operation.inputs[argument])
+        evidence = f"on the way there, {name} gives {result:.6g}{where}; {count}"
+        remedy = remedy_for_value(operation, behind, value, result, self.tensor.dtype.name)
+        return Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
+
+    def _came_in(self, record: CodeRecord, count: str) -> Diagnosis:
+        values = as_array(self.tensor)
+        bad = np.argwhere(~np.isfinite(values))
+        place = tuple(map(int, bad[0]))
+        held = f"{values[place].item():.6g}" + (f" at {element_text(place)}" if place else "")
+        kind, name = self._given(record)
+        evidence = f"{name} holds {held}, {len(bad)} of {values.size} numbers are not finite; {count}"
+        at = self.operation or self.read
+        place_read = None if at is None else place_of(at.line, at.name)
+        return Diagnosis(Cause.CAME_IN, evidence, CAME_IN[kind], place_read)
+
+    def _given(self, record: CodeRecord) -> tuple[str, str]:
+        """The kind of what came in, and what it is called."""
+        name = record.expressions.get(key(self.tensor), "")
+        if self.operation is not None:
+            what = "a constant in" if self.operation.name == "Const" else f"{called(self.operation)} in"
+            return "constant" if self.operation.name == "Const" else "data", f"{what} {self.operation.quoted}"
+        if hasattr(self.tensor, "handle"):
+            return "variable", f"the variable {variable_name(self.tensor) or name or 'that the code reads'}"
+        for leaf_name, leaf in chain.from_iterable(named_leaves(record.inputs, parameter_names(record.f))):
+            if leaf is not None and key(leaf) == key(self.tensor):
+                return "data", leaf_name
+        reads = "" if self.read is None else f", which {self.read.quoted} reads"
+        return "data", f"{name or 'a tensor'}{reads} and which was made before the code ran,"
+
+
+def value_origin(recorded: Callable[[], CodeRecord]) -> str:
+    """Where NaN in what a run differentiates, or else returns, comes from, and what to do; empty where that is unseen.
+
+    An internal error on the way is told.
+    """
+    told = ""
+    with internal_errors_told() as internal, cause_searched():
+        record = recorded()
+        differentiated = [target for call in record.derivatives for target in call.targets if _spoilt(target)]
+        origin = origin_of(record, differentiated or filter(_spoilt, tf.nest.flatten(record.result)))
+        if origin is not None:
+            found = origin.diagnosis(record)
+            told = f"{found.evidence}; {found.remedy}"
+    return "; ".join([*filter(None, [told]), *internal])
+
+
+def origin_of(record: CodeRecord, targets: Iterable[Any]) -> ValueOrigin | None:
+    """The first of all tensors on the way to the targets that is not finite, and that makes one of them not finite.
+
+    Infinity that was there from the beginning, as in a mask, counts only where nothing makes NaN of it: then it is the
+    operation that does. None where the targets are finite, or come from what nobody saw.
+    """
+    targets = [target for target in targets if _spoilt(target)]
+    origins, of_infinity, path = _walk(record, targets)
+    found = [one for one in origins if one.made or _has_nan(one.tensor)]
+    if len(found) > 1:
+        found = [one for one in found if _reaches(one, found, path, targets)] or found
+    return found[0] if found else of_infinity or next(iter(origins), None)
+
+
+def _walk(
+    record: CodeRecord, targets: Sequence[Any]
+) -> tuple[list[ValueOrigin], ValueOrigin | None, list[RecordedOperation]]:
+    """From the targets back: the origins in the order in which they came, and the operations on the way from there.
+
+    Between them is the first operation that makes NaN of infinity that came in.
+    """
+    needed = {key(target): target for target in targets}
+    readers: dict[int, RecordedOperation] = {}
+    origins: list[ValueOrigin] = []
+    path: list[RecordedOperation] = []
+    of_infinity = None
+    inner = {key(one) for operation in record.operations if operation.backward is None for one in operation.outputs}
+    for operation in reversed(record.operations):
+        written = [one for one in operation.variables_written if key(one) in needed]
+        # What a custom gradient's function gives, an operation inside of it made.
+        own = operation.outputs if operation.backward is None else (o for o in operation.outputs if key(o) not in inner)
+        made = [one for one in own if key(one) in needed]
+        if not made and not written:
+            continue
+        path.append(operation)
+        inputs = [one for one in operation.inputs if _floating(one)]
+        behind = [one for one in _selected(operation, inputs) if not finite(one)]
+        behind += [one for one in operation.inputs if one.dtype == tf.variant]
+        if operation.name.startswith("Assign") and operation.name.endswith("VariableOp"):
+            for handle in written if behind or operation.name == "AssignVariableOp" else ():
+                needed.pop(key(handle))
+        elif operation.name in READS and (held := record.variables.get(key(operation.inputs[0]))) is not None:
+            needed[key(operation.inputs[0])], readers[key(operation.inputs[0])] = held, operation
+        for one in behind:
+            needed[key(one)], readers[key(one)] = one, operation
+        for output in made:
+            del needed[key(output)]
+        tensor = next(filter(_spoilt, made), None)
+        if tensor is None or operation.name in READS:
+            continue
+        if behind and _has_nan(tensor) and not any(map(_has_nan, inputs)):
+            of_infinity = ValueOrigin(tensor, operation, True, len(path))
+        elif not behind:
+            origins.append(ValueOrigin(tensor, operation, bool(inputs) or operation.name in OF_INTEGERS, len(path)))
+    before = [ValueOrigin(one, None, False, len(path), readers.get(name)) for name, one in needed.items() if _held(one)]
+    return [*before, *reversed(origins)], of_infinity, path[::-1]
+
+
+def _held(tensor: Any) -> bool:
+    """Whether a tensor, or a variable, holds a number that is not finite."""
+    return _spoilt(tf.convert_to_tensor(tensor) if hasattr(tensor, "handle") else tensor)
+
+
+def _selected(operation: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs, or of tf.where those of which what is not finite is selected."""
+    if operation.name not in SELECTS:
+        return list(inputs)
+    chosen, branches = np.asarray(operation.inputs[0].numpy()), operation.inputs[1:]
+    pairs = zip((chosen, ~chosen), branches, strict=True)
+    return [one for used, one in pairs if np.any(used & ~np.isfinite(as_array(one)))]
+
+
+def _reaches(
+    origin: ValueOrigin, others: Sequence[ValueOrigin], path: Sequence[RecordedOperation], targets: Sequence[Any]
+) -> bool:
+    """Whether a target is not finite, either, where of several origins this one alone is not finite.
+
+    True, too, where an operation on the path cannot run again.
+    """
+    changed = {key(one.tensor): _harmless(one.tensor) for one in others if one is not origin}
+    with state_restored():
+        for operation in path:
+            inputs = [changed.get(key(one), one) for one in operation.inputs]
+            if any(key(one) in changed for one in operation.outputs) or all(map(_is, inputs, operation.inputs)):
+                continue
+            if operation.states_written:
+                return True
+            try:
+                outputs = rerun(operation, inputs)
+            except Exception:  # TensorFlow's, or that of a custom gradient's function, which runs once more
+                return True
+            changed |= {key(old): new for old, new in zip(operation.outputs, outputs, strict=True)}
+    return not all(finite(changed.get(key(target), target)) for target in targets)
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _harmless(tensor: Any) -> Any:
+    value = tf.convert_to_tensor(tensor)
+    return tf.where(tf.constant(np.isfinite(as_array(value))), value, tf.cast(HARMLESS, value.dtype))
+
+
+def _culpable_argument(operation: RecordedOperation) -> int | None:
+    """The position of the argument to name: the divisor of a division, else the first floating one, else the first."""
+    floating = [i for i, one in enumerate(operation.inputs) if _floating(one)]
+    if floating:
+        return floating[-1] if "Div" in operation.name else floating[0]
+    return 0 if operation.name in OF_INTEGERS else None
+
+
+def _worst(operation: RecordedOperation, argument: Any) -> tuple[int, ...]:
+    """The element with the smallest magnitude of a divisor, else with the largest."""
+    sizes = np.abs(as_array(argument))
+    flat = np.argmin(sizes) if "Div" in operation.name else np.argmax(sizes)
+    return tuple(int(i) for i in np.unravel_index(int(flat), sizes.shape))
+
+
+def maker(record: CodeRecord, tensor: Any) -> RecordedOperation | None:
+    """The operation that made a tensor, or that of which its elements were taken."""
+    for operation in reversed(record.operations):
+        if any(output is tensor for output in operation.outputs):
+            if operation.name not in MOVING:
+                return operation
+            tensor = operation.inputs[0]
+    return None
+
+
+NOT_WALKED = {"compat", "raw_ops", "v1", "v2", "src"}
+"""Modules with other names for the same functions."""
+
+
+def called(operation: RecordedOperation) -> str:
+    """What the code calls to run an operation, with the operation inside of it: `tf.math.log`, `tf.norm (Sqrt)`."""
+    names = _names("keras" in sys.modules)
+    public = next((names[code] for code in reversed(operation.codes) if code in names), None)
+    if public is None or operation.inside:
+        return operation.name
+    same = public.split(".")[-1].replace("_", "") == operation.name.lower()
+    return public if same else f"{public} ({operation.name})"
+
+
+@lru_cache(maxsize=2)
+def _names(keras_too: bool) -> Mapping[CodeType, str]:
+    """The shortest names of the public functions, by their code."""
+    found: dict[CodeType, str] = {}
+    modules = {"tf": tf, **({"keras": sys.modules["keras"]} if keras_too else {})}
+    for name, code in (pair for library, module in modules.items() for pair in _functions(library, module)):
+        found[code] = min(found.get(code, name), name, key=lambda one: (len(one), one))
+    return found
+
+
+def _functions(name: str, module: ModuleType) -> Iterator[tuple[str, CodeType]]:
+    for attribute, one in vars(module).items():
+        if isinstance(one, ModuleType):
+            inside = one.__name__.startswith(("tensorflow._api.", "keras."))
+            if inside and attribute not in NOT_WALKED and not attribute.startswith("_"):
+                yield from _functions(f"{name}.{attribute}", one)
+        elif callable(one) and not isinstance(one, type) and not attribute.startswith("_"):
+            code = getattr(inspect.unwrap(tf_decorator.unwrap(one)[1]), "__code__", None)
+            if code is not None:
+                yield f"{name}.{attribute}", code

@@ -1,0 +1,291 @@
+"""The causes of a lost gradient: steps on the path that the tape missed, and steps that no tape can mend."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import dropwhile
+from typing import Any
+
+from gradcheck.diagnosis.chain import operation_of
+from gradcheck.diagnosis.host_code import host_line
+from gradcheck.diagnosis.paths import differentiable, has_gradient
+from gradcheck.diagnosis.tape_rules import (
+    SHOWN,
+    Explained,
+    TapeRule,
+    non_trainable,
+    not_watched,
+    outside_tape,
+    replaced,
+    taken_outside,
+)
+from gradcheck.diagnosis.wrong_gradient import WrongGradient
+from gradcheck.result import Cause, Diagnosis, Finding
+from gradcheck.tracing.record import (
+    CallSource,
+    CodeRecord,
+    DerivativeCall,
+    RecordedOperation,
+    RecordedPullback,
+    key,
+)
+from gradcheck.tracing.user_code import Line, at, file_owner, place_of, quoted, says
+
+STEPWISE = (Cause.DTYPE, Cause.NOT_DIFFERENTIABLE)
+"""Causes of breaks whose values move only in steps."""
+STOPPED = ("StopGradient", "PreventGradient")
+"""Operations that send no gradient back, and pass small moves on."""
+HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
+"""How the names of operations begin that keep what they are given."""
+
+
+def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
+    """The diagnosis of the first rule that applies to the first break, and what else no tape can mend; None if none."""
+    if not wrong.breaks:
+        return None
+    if wrong.wider_tape_helps:
+        return _diagnosis(wrong, wrong.first, TAPE_RULES)
+    first = _diagnosis(wrong, wrong.first, PATH_RULES)
+    others = [] if first is None else _other_cuts(wrong, first)
+    if first is None or not others:
+        return first
+    shown, rest = others[:SHOWN], len(others) - SHOWN
+    lost = f"{wrong.lost.summary}: "
+    more = f"; and {rest} more" if rest > 0 else ""
+    evidence = f"{first.evidence}; and also: {'; '.join(one.evidence.removeprefix(lost) for one in shown)}{more}"
+    remedy = f"{first.remedy}; and also: {'; '.join(one.remedy for one in shown)}"
+    return replace(first, evidence=evidence, remedy=remedy)
+
+
+def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cause, TapeRule]) -> Diagnosis | None:
+    for cause, rule in rules.items():
+        words = rule(wrong, step)
+        if words is not None:
+            evidence, remedy, place = words
+            return Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
+    return None
+
+
+def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
+    """Those of the other breaks that lose something.
+
+    What moves only in steps has no derivative to lose; a library stops a gradient where it is zero as a whole.
+    """
+    steps = {(one.operation.name, one.operation.line): one.operation for one in reversed(wrong.breaks[1:])}
+    found = {(first.cause, first.place): first}
+    for step in sorted(steps.values(), key=lambda one: one.number):
+        cut = _diagnosis(wrong, step, PATH_RULES)
+        of_a_library = step.name in STOPPED and not _written(step)
+        if cut is not None and cut.cause not in STEPWISE and not of_a_library:
+            found.setdefault((cut.cause, cut.place), cut)
+    return [cut for cut in found.values() if cut is not first]
+
+
+def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """A value that left TensorFlow and came back as a constant."""
+    if step.number not in wrong.path.round_trips:
+        return None
+    reads = wrong.path.round_trips[step.number]
+    lines = [read.line for read in reads] or [_numpy_line(wrong, step)]
+    how = ", or ".join(f"by {read.method.strip('_')}{at(read.line)}" for read in reads)
+    evidence = (
+        f"{wrong.lost.summary}: a value that depends on {wrong.source.name} comes back{at(step.line)} as a constant "
+        "that NumPy or Python computed" + (f", taken out {how}" if how else "")
+    )
+    what = " or ".join(map(quoted, lines))
+    remedy = f"write {what} with TensorFlow's operations, so that the value stays a tensor"
+    return evidence, remedy, place_of(lines[0], reads[0].method if reads else None)
+
+
+def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
+    """The line on which NumPy took a value, which it does unseen."""
+    before = wrong.source.record.operations[: step.number]
+    dependent = (one for one in before if any(key(output) in wrong.path.dependent for output in one.outputs))
+    return host_line(step, dependent, wrong.source.name)
+
+
+def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """tf.stop_gradient."""
+    if step.name not in STOPPED:
+        return None
+    passed = "lets the value through, not the gradient"
+    if _written(step):
+        evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
+        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
+        return evidence, remedy, None
+    called = f"what is called{at(step.line)}" + (f" ({step.within})" if step.within else "")
+    evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"
+    remedy = f"write what {quoted(step.line)} calls with other operations; if that is its purpose, nothing is wrong"
+    return evidence, remedy, None
+
+
+def _written(step: RecordedOperation) -> bool:
+    """Whether the code itself says stop_gradient, not a library that it calls."""
+    code = step.stack[0][0] if step.stack else None
+    return step.line is None or says(step.line, code, "stop_gradient")
+
+
+def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """A value that goes through the state of a variable, an iterator or a queue."""
+    if not step.states_written and not step.name.startswith(HOLDERS) and "Dataset" not in step.name:
+        return None
+    holder = "a variable" if step.variables_written else "something that keeps it"
+    evidence = (
+        f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.source.name} into "
+        f"{holder}; tapes follow tensors, not state"
+    )
+    return evidence, f"compute with the tensor itself instead of {quoted(step.line)}, and store it afterwards", None
+
+
+def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """An operation for which nobody registered a gradient."""
+    if step.backward is not None or has_gradient(step.name) is not None:
+        return None
+    if not any(differentiable(tensor) for tensor in step.outputs):
+        return None
+    return f"TensorFlow has no gradient for {step.name}, which{at(step.line)} is on the path", _rewrite(step.line), None
+
+
+def _rewrite(line: Line | None) -> str:
+    return f"write {quoted(line)} with other operations, or give it a gradient with tf.custom_gradient"
+
+
+def dtype(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """A comparison, a string, an integer that is computed with."""
+    if step.backward is not None or not step.outputs or any(differentiable(tensor) for tensor in step.outputs):
+        return None
+    integer = any(tensor.dtype.is_integer for tensor in step.outputs)
+    if integer and any(differentiable(tensor) for tensor in step.inputs):
+        return None
+    kinds = " and ".join(dict.fromkeys(tensor.dtype.name for tensor in step.outputs))
+    evidence = f"{wrong.lost.summary}: {step.name}{at(step.line)} gives {kinds}, which carries no gradient"
+    return evidence, f"keep the path in floating point: write {quoted(step.line)} without {kinds}", None
+
+
+def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
+    """A tf.custom_gradient that gives None, or that uses a tensor which is not among its arguments."""
+    if step.custom_gradient is None:
+        return None
+    name = step.custom_gradient.func.__name__
+    evidence = (
+        f"{wrong.lost.summary}: the function {name} under tf.custom_gradient, called{at(step.line)}, gives no "
+        f"gradient for a value that depends on {wrong.source.name} (None, or a tensor that is not among its arguments)"
+    )
+    return evidence, f"let the gradient of {name} return one for each of its arguments, and pass it what it uses", None
+
+
+def not_differentiable(wrong: WrongGradient, step: RecordedOperation) -> Explained:
+    """An operation that is registered as not differentiable, or whose gradient is None."""
+    name = f"the cast to {step.outputs[0].dtype.name}" if step.name == "Cast" else step.name
+    steps = "; the target moves only in steps" if wrong.lost.stepwise else ""
+    evidence = f"{wrong.lost.summary}: {name}{at(step.line)} is registered as not differentiable{steps}"
+    remedy = f"replace {quoted(step.line)} by something smooth, or give it a gradient with tf.custom_gradient"
+    return evidence, remedy, None
+
+
+PATH_RULES: dict[Cause, TapeRule] = {
+    Cause.NUMPY: numpy,
+    Cause.STOP_GRADIENT: stop_gradient,
+    Cause.STATE: state,
+    Cause.NO_GRADIENT: no_gradient,
+    Cause.DTYPE: dtype,
+    Cause.CUSTOM_GRADIENT: custom_gradient,
+    Cause.NOT_DIFFERENTIABLE: not_differentiable,
+}
+"""Those that no tape can mend, in the order in which they are tried; the last one always applies."""
+
+
+TAPE_RULES: dict[Cause, TapeRule] = {
+    Cause.TAKEN_OUTSIDE: taken_outside,
+    Cause.REPLACED: replaced,
+    Cause.NON_TRAINABLE: non_trainable,
+    Cause.NOT_WATCHED: not_watched,
+    Cause.OUTSIDE_TAPE: outside_tape,
+}
+"""Those that a wider tape mends, in the order in which they are tried."""
+
+
+def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
+    """The tape raised an exception because an operation of this name has no gradient."""
+    used = [event for event in record.before(call) if isinstance(event, RecordedOperation) and event.name == name]
+    first = min(used, key=lambda one: call.tape not in one.tapes) if used else None
+    line, ran = (None, "") if first is None else _where_it_ran(record, first)
+    return Diagnosis(
+        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line), place_of(line, name)
+    )
+
+
+def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
+    """The gradient function of an operation raised the exception; None where none that was seen did."""
+    failed = next((e for e in record.events if isinstance(e, RecordedPullback) and e.error is call.error), None)
+    operation = None if failed is None else operation_of(failed, record, set())
+    if operation is None or call.error is None:
+        return None
+    line, ran = _where_it_ran(record, operation)
+    frames = traceback.extract_tb(call.error.__traceback__)
+    own = [(frame.filename, frame.lineno) for frame in frames if file_owner(frame.filename) == "user" and frame.lineno]
+    inside = own[-1] if own and own[-1] != call.line else None
+    kind = "gradient" if operation.custom_gradient is None else "custom gradient"
+    evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
+    remedy = _rewrite(line) if operation.custom_gradient is None else f"mend that gradient{at(inside)}"
+    return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name))
+
+
+def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Line | None, str]:
+    """The line of the code that ran an operation, by itself or for its derivative, and a clause that says so."""
+    words = []
+    while (forward := _whose_gradient_runs(record, operation)) is not None:
+        words.append(f"the gradient of {forward.name} runs")
+        operation = forward
+    if operation.line is not None:
+        words.append(f"ran{at(operation.line)}")
+    return operation.line, f", which {', and that '.join(words)}" if words else ""
+
+
+def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> RecordedOperation | None:
+    """The operation whose gradient ran another one; None where no gradient did, or it was not seen."""
+    if operation.derivative is None:
+        return None
+    # The gradient of an operation is noted once it is through with its own operations.
+    later = dropwhile(lambda event: event is not operation, record.events)
+    taken = next((e for e in later if isinstance(e, RecordedPullback) and e.derivative == operation.derivative), None)
+    return None if taken is None else operation_of(taken, record, set())
+
+
+def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
+    """A tape that is not persistent was asked for a second derivative."""
+    earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
+    first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
+    evidence = f"a tape that is not persistent gives one derivative only{first}"
+    remedy = (
+        "ask for all derivatives in one call, open a second tape, or make this one persistent: "
+        "tf.GradientTape(persistent=True)"
+    )
+    return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
+
+
+def integer_source(source: CallSource) -> Diagnosis:
+    """A source that is no floating tensor to begin with."""
+    kind, name = source.dtype.name, source.name
+    line = None if source.output is None else source.record.operations[source.output[0]].line
+    made = f", made{at(line)}" if line else ""
+    evidence = f"{name} is of dtype {kind}{made}; only floating and complex tensors have gradients"
+    remedy = f"make {name} a floating tensor: a constant such as 10.0, or tf.cast({name}, tf.float32)"
+    return Diagnosis(Cause.DTYPE, evidence, remedy, place_of(line))
+
+
+def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:
+    """The first operation between what a tape gave and the gradient that was used; None if there is none."""
+    taken = {key(one): call for call in record.derivatives for one in call.results or () if one is not None}
+    for operation in record.ancestors(given):
+        calls = [taken[key(tensor)] for tensor in operation.inputs if key(tensor) in taken]
+        if calls and operation.derivative is None:
+            lost = None if finding.difference is None else finding.difference - (finding.autodiff or 0.0)
+            off = "" if lost is None else f"; the gradient that was used is off by {abs(lost):.4g}"
+            line = operation.line
+            evidence = f"the gradient was taken{at(calls[0].line)}, and {operation.name}{at(line)} changed it{off}"
+            remedy = f"compare the gradient from before {quoted(line)}; if the change is meant, nothing is wrong"
+            return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, remedy, operation.place, lost)
+    return None

@@ -1,0 +1,87 @@
+"""A source whose gradient is wrong, with all that the rules go by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradcheck.diagnosis.paths import DependencyPath, PathBreak
+from gradcheck.tracing.record import CallSource, RecordedEvent, RecordedOperation, TapeChange
+from gradcheck.tracing.user_code import at
+
+
+@dataclass(frozen=True)
+class LostPart:
+    """What one element of a gradient is (None: no gradient), what it should be, and what it is under a `covering` tape.
+
+    That tape is around the whole computation. `stepwise`: small moves of the source do not move the target, larger ones
+    do. `element` names it, unless it is the only one.
+    """
+
+    given: float | None
+    expected: float | None
+    covering: float | None = None
+    stepwise: bool = False
+    element: str = ""
+
+    @property
+    def size(self) -> float | None:
+        """The part that is missing."""
+        return None if self.expected is None or self.stepwise else self.expected - (self.given or 0.0)
+
+    @property
+    def summary(self) -> str:
+        """How much is lost, as a sentence begins.
+
+        >>> LostPart(1.0, 4.0).summary, LostPart(-1.0, 4.0).summary
+        ('3 of 4 is lost', '5 is lost, which leaves -1 instead of 4')
+        """
+        if not self.size or self.expected is None:
+            return "TensorFlow sees no path"
+        at = f" at {self.element}" if self.element else ""
+        if self.given is None:
+            return f"all of it is lost, {self.size:.4g}{at}"
+        if self.expected and 0 < self.size / self.expected <= 1:
+            return f"{self.size:.4g} of {self.expected:.4g} is lost{at}"
+        return f"{self.size:.4g} is lost, which leaves {self.given:.4g} instead of {self.expected:.4g}{at}"
+
+    @property
+    def remedied(self) -> str:
+        """What a tape around everything gives, as a sentence ends."""
+        return "" if self.covering is None else f"; a tape around the whole computation gives {self.covering:.4g}"
+
+
+@dataclass(frozen=True)
+class WrongGradient:
+    """A source, the path from it to the targets of its call, and the breaks of that path, in order.
+
+    `wider_tape_helps`: a tape around everything would give the right derivative, so that the breaks are those for the
+    call's own tape; otherwise they are those that no tape can mend.
+    """
+
+    source: CallSource
+    lost: LostPart
+    path: DependencyPath
+    breaks: Sequence[PathBreak]
+    wider_tape_helps: bool
+
+    @property
+    def events(self) -> Sequence[RecordedEvent]:
+        """What happened before the derivative was asked for."""
+        return self.source.record.before(self.source.call)
+
+    @property
+    def first(self) -> RecordedOperation:
+        """The operation at the first break."""
+        return self.breaks[0].operation
+
+    def tape_changes(self, change: str) -> list[TapeChange]:
+        """When and where the call's tape was "opened", "closed" or "reset"."""
+        changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
+        return [event for event in changes if event.tape == self.source.call.tape]
+
+    @property
+    def opening(self) -> str:
+        """Where the call's tape was opened, as a participle."""
+        opened = self.tape_changes("opened")
+        return f"opened{at(opened[0].line)}" if opened else "never opened"

@@ -1,0 +1,200 @@
+"""The float64 form of a function that computes in less: with low-precision inputs or variables, or with casts inside.
+
+A function of float32 inputs is called with float64 ones where it takes them. Everything else is traced, and built again
+in float64 (`retraced`): layers with float32 variables, mixed policies, casts that hide digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import func_graph
+
+from gradcheck.autodiff.coordinates import WIDE
+from gradcheck.autodiff.sources import Arguments, Source
+from gradcheck.problem.function import Function
+from gradcheck.problem.mapped import graph_of
+from gradcheck.problem.observed_call import FLOAT64, ObservedCall, beside, beside_everywhere, observed_call
+from gradcheck.problem.opening import specs_of
+from gradcheck.tracing.retraced import Retraced, straight
+from gradcheck.tracing.wengert_list import WengertList
+from gradcheck.typing import Array
+
+ROUNDINGS, MOST = 1e3, 0.1
+"""Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""
+
+DRAWS, SPREAD = 8, 10.0
+"""or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
+
+LONGEST = 128
+"""A form of more operations that depend on the inputs is built as a graph."""
+
+
+def with_float64_form(function: Function, observed: ObservedCall | None = None) -> Function:
+    """The function with its float64 form, where it computes in less and has one, and with the roundoff of what it does.
+
+    The form is compared with the function's own values, at the point and beside it: what computes something else in
+    float64 is not used. `observed` is a call of the function, if there was one.
+    """
+    observed = observed or observed_call(function)
+    inner = observed.roundoff
+    if max(function.precision, inner) <= FLOAT64:
+        return function
+    retracing = _Retracing(function, observed.drawn)
+    copied = _copied(function)
+    if copied is not None:
+        copied = replace(copied, noisy=partial(retracing.noisy, copied.results))
+        if _same(function, copied, observed) and observed_call(copied).roundoff <= FLOAT64:
+            return replace(function, wide=copied)
+    try:
+        wide, inner = retracing.wide
+        if max(function.precision, inner) <= FLOAT64:
+            return function  # what it does in less does not matter
+        function = replace(function, inner=inner)
+        return replace(function, wide=wide) if _same(function, wide, observed) else function
+    except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
+        return replace(function, inner=inner)
+
+
+def _widened(source: Source) -> Source:
+    return replace(source, value=source.value.astype(WIDE.get(source.dtype, source.dtype)), variable=None)
+
+
+def _copied(function: Function) -> Function | None:
+    """The function on float64 copies of its inputs, if it accepts them and gives nothing less."""
+    sources = function.sources
+    if not any(source.dtype in WIDE for source in sources) or any(source.variable is not None for source in sources):
+        return None
+    copies = replace(function.arguments, sources=tuple(map(_widened, sources)))
+    wide = replace(function, arguments=copies)
+    try:
+        wide = replace(wide, results=specs_of(wide.f(*wide.arguments.rebuilt(wide.tensors(wide.point)))))
+    except Exception:  # any refusal of float64, for whatever reason, means: stay with the dtype given
+        return None
+    narrow = any(result.dtype.name in WIDE for result in wide.results)
+    return None if narrow or len(wide.results) != len(function.results) else wide
+
+
+def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
+    """Whether both have the same values but for rounding, at the point, where one is observed, and at one beside it."""
+    if not _same_at(wide, function.point, observed.value, function.precision):
+        return False
+    point = beside(function)
+    try:
+        return not function.contains(point) or _same_at(wide, point, function.value(point), function.precision)
+    except Exception:  # f throws there, or returns something else: the point alone has to do
+        return True
+
+
+def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool:
+    try:
+        high = wide.value(point)
+    except Exception:  # whatever it is: f did not throw it
+        return False
+    if low.shape != high.shape:
+        return False
+    apart = np.abs(low - high)
+    slack = min(ROUNDINGS * precision, MOST) * float(np.max(np.abs(high), initial=0.0))
+    if np.all(apart <= slack):
+        return True
+    with np.errstate(invalid="ignore"):
+        moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
+    # What a rounding moves out of the domain may lie anywhere.
+    return bool(np.all(apart <= slack + SPREAD * np.where(np.isnan(moved), np.inf, moved)))
+
+
+@dataclass(frozen=True)
+class _Retracing:
+    """A function and what is built of its trace, when it is first asked for; every call draws what was `drawn`."""
+
+    function: Function
+    drawn: Sequence[tuple[str, Any]] = ()
+
+    @cached_property
+    def graph(self) -> Any:
+        """The trace, in the precision given."""
+        specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
+
+        def compute(*tensors: Any) -> Any:
+            with tf.variable_creator_scope(_refuse_variable):
+                return self.function.call(self.function.placed(list(tensors)))
+
+        # As in a tf.function without autograph, a loop over a dataset then ends, with an error.
+        unconverted = tf.autograph.experimental.do_not_convert(compute)
+        # A tf.function would make a function of it as well, which takes as long again.
+        return func_graph.func_graph_from_py_func("traced", unconverted, specs, {}, add_control_dependencies=False)
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources in float64."""
+        return tuple(map(_widened, self.function.sources))
+
+    @cached_property
+    def wide(self) -> tuple[Function, float]:
+        """The float64 form, and the coarsest roundoff that was left out."""
+        retraced = Retraced(drawn=self.drawn)
+
+        def compute(*tensors: Any) -> Any:
+            return retraced.outputs(self.graph, tensors)
+
+        listed = self._listed(compute)
+        wide = _function_of(self.sources, listed or _built(self.sources, compute))
+        noisy, straight_on = partial(self.noisy, wide.results), listed is not None
+        return replace(wide, noisy=noisy, plain=not retraced.same_gradients, straight=straight_on), retraced.narrow
+
+    def _listed(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
+        """The same form as a list of operations, where that is short, but in a graph that is traced."""
+        if not straight(self.graph):
+            return None
+        copies = replace(self.function, arguments=replace(self.function.arguments, sources=self.sources))
+        try:
+            points = copies.tensors(copies.point), copies.tensors(beside_everywhere(copies))
+            listed = WengertList.of(compute, *points)
+        except Exception:  # whatever the list is not, a graph may be
+            return None
+        if len(listed.steps) > LONGEST:
+            return None
+        return lambda *tensors: (listed if tf.executing_eagerly() else compute)(*tensors)
+
+    @cached_property
+    def _rounded(self) -> Callable[..., Any] | None:
+        """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
+
+        def compute(*tensors: Any) -> Any:
+            return Retraced(seed=tensors[-1], drawn=self.drawn).outputs(self.graph, tensors[:-1])
+
+        try:
+            return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)
+        except Exception:  # TensorFlow's: what it cannot trace
+            return None
+
+    def noisy(self, results: tuple[tf.TensorSpec, ...], draw: int) -> Function | None:
+        """The float64 form, which has these results, with perturbed inner values, where there is one."""
+        compute = self._rounded
+        if compute is None:
+            return None
+        return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])), results)
+
+
+def _refuse_variable(*_: Any, **__: Any) -> Any:
+    raise ValueError("a variable is made at every call")
+
+
+def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A computation in a graph for the sources."""
+    graph = graph_of(compute, [tf.TensorSpec(source.shape, source.dtype) for source in sources])
+    return lambda *tensors: graph(list(tensors))
+
+
+def _function_of(
+    sources: tuple[Source, ...], compute: Callable[..., Any], results: tuple[tf.TensorSpec, ...] | None = None
+) -> Function:
+    empty = (None,) * len(sources)
+    arguments = Arguments(empty, empty, sources, tuple(range(len(sources))), len(sources))
+    function = Function(lambda *tensors: compute(*tensors), arguments, results or ())
+    return function if results else replace(function, results=specs_of(function.call(function.tensors(function.point))))

@@ -1,0 +1,131 @@
+"""The first call of somebody's function: what it takes and returns, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
+from gradcheck.problem.function import Function, flat
+from gradcheck.problem.mapped import as_array
+
+WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
+DENSE = (
+    (tf.SparseTensor, "return tf.sparse.to_dense(y)"),
+    (tf.RaggedTensor, "return y.to_tensor(), or y.flat_values"),
+    (tf.IndexedSlices, "return tf.convert_to_tensor(y)"),
+)
+"""What is a tensor to TensorFlow, but has no array of its own, and how it gets one."""
+
+
+class NotFiniteValueError(ValueError):
+    """The function is NaN or infinite at the inputs given."""
+
+
+def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
+    """Call `f` once and record what it takes and returns.
+
+    Raises TypeError for an `f` that is not callable or returns something that is no floating tensor, ValueError for
+    inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself throws.
+    """
+    if not callable(f):
+        raise TypeError(
+            f"f is of type {type(f).__name__}, a callable was expected: gradcheck.check(f, x) checks the gradient "
+            "of f at x; to compare two arrays use numpy.testing.assert_allclose"
+        )
+    if not inputs and variables is None:
+        raise ValueError(
+            "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), "
+            "or variables=[...]"
+        )
+    arguments = parse_arguments(inputs, variables, parameter_names(f))
+    given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
+    try:
+        result = f(*given)
+    except Exception as error:  # that of the function
+        shapes = [
+            f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
+            for item in tf.nest.flatten(given)
+        ]
+        raise RuntimeError(
+            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
+            f"f has to run before its gradient can be checked{_handed_over(inputs, arguments, str(error))}"
+        ) from error
+    if variables is not None and arguments.total == len(arguments.leaves):
+        _refuse_unlisted(f, given, arguments)
+    specs = specs_of(result)
+    return Function(f, arguments, specs, opened=flat(list(map(as_array, tf.nest.flatten(result)))))
+
+
+def refuse_graph(name: str) -> None:
+    """Raise ValueError where a graph is being built, in which nothing has a value."""
+    if not tf.executing_eagerly():
+        raise ValueError(
+            f"a graph is being built (in a tf.function, or a tf.Graph), whose tensors have no values; call {name} "
+            "outside of it, in eager code"
+        )
+
+
+def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: str) -> str:
+    """What to know about inputs of Python's own where `f` raised an error."""
+    given, read = (
+        [leaf for named in named_leaves(structure, ()) for _, leaf in named]
+        for structure in (inputs, arguments.structure)
+    )
+    told = ""
+    if any(isinstance(leaf, (float, complex)) for leaf in given) and re.search("double|float|complex", error):
+        told = "; numbers and lists of them are handed to f as float64: give tf.constant(x) for float32"
+    if any(isinstance(leaf, (int, str)) for leaf in read):
+        told += (
+            "; integers, booleans and strings are handed to f as tensors: what has to stay Python's belongs into f, "
+            "as in lambda x: f(x, 'tanh')"
+        )
+    return told
+
+
+def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: Arguments) -> None:
+    """Raise ValueError where a list of variables holds none, and `f` uses some: their gradients would go unseen."""
+    with tf.GradientTape() as tape:
+        f(*given)
+    inputs = {id(source.variable) for source in arguments.sources}
+    unlisted = [variable.name for variable in tape.watched_variables() if id(variable) not in inputs]
+    if unlisted:
+        raise ValueError(
+            f"variables= is empty, but f uses the trainable variables {', '.join(unlisted[:3])}"
+            f"{', …' if len(unlisted) > 3 else ''}. {UNBUILT}; to check the inputs alone, leave variables= out"
+        )
+
+
+def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
+    """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
+    leaves = tf.nest.flatten(result)
+    if not leaves:
+        raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
+    names = ["the result"] if len(leaves) == 1 else [f"output {position}" for position in range(len(leaves))]
+    for name, value in zip(names, leaves, strict=True):
+        if value is None:
+            raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
+        if not tf.is_tensor(value):
+            raise TypeError(
+                f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
+                "(NumPy and Python numbers cut the gradient)"
+            )
+        for kind, remedy in DENSE:
+            if isinstance(value, kind):
+                raise TypeError(f"{name} of f is of type {kind.__name__}, not a dense tensor; {WANTED} ({remedy})")
+        if value.dtype.name not in ROUNDOFF:
+            raise TypeError(
+                f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"
+            )
+        finite = np.isfinite(to_coordinates(value.numpy()))
+        if not finite.all():
+            raise NotFiniteValueError(
+                f"{name} of f is NaN or Inf in {int(np.sum(~finite))} of {finite.size} coordinates at the inputs "
+                "given; a derivative exists only where f is finite, give other inputs"
+            )
+    return tuple(tf.TensorSpec(value.shape, value.dtype, name) for name, value in zip(names, leaves, strict=True))

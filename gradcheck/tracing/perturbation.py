@@ -1,0 +1,329 @@
+"""Random-rounding perturbation (CESTAC): a derivative computed again with its intermediate values an ulp up or down.
+
+Digits that change are rounding error: J. Vignes, "A stochastic arithmetic for reliable scientific computation",
+Mathematics and Computers in Simulation 35 (1993).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import record
+from tensorflow.python.framework import ops
+
+from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.tracing.interception import functions_run_eagerly, gradients_looked_up, patched
+
+UNIT = 2 * ROUNDOFF["float64"]
+
+SELECTING = frozenset(
+    (
+        *("Max", "Min", "NthElement", "SegmentMax", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"),
+        *("TensorScatterMax", "TensorScatterMin"),
+    )
+)
+"""Operations whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
+What they select has lost no digits."""
+
+OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
+"""Operations whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element.
+"""
+
+STEPS = frozenset(("Floor", "Ceil", "Round", "Rint", "Sign"))
+"""Operations that are constant but for jumps."""
+
+EXACT = SELECTING.union(
+    STEPS,
+    ("Identity", "IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
+    ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split"),
+    ("SplitV", "Slice", "StridedSlice", "GatherV2", "GatherNd", "Pad", "PadV2"),
+    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Select", "SelectV2"),
+)
+"""Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
+
+
+NORMWISE = frozenset(
+    (
+        *("Svd", "SelfAdjointEigV2", "Eig", "Qr", "MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
+        *("MatrixDeterminant", "LogMatrixDeterminant", "Cholesky"),
+    )
+)
+"""Kernels that give what is right for a matrix beside the given one, by units of its largest element.
+
+This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
+"""
+
+SPLITTING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
+"""Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
+other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
+
+PATTERNS, KEPT = 64, 1024
+"""So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
+
+
+def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> Any:
+    """A tensor whose elements are at random one `unit` larger or smaller, relatively; by default one in the last place.
+
+    So are rows of one that are given as IndexedSlices. Others than floating ones stay.
+    """
+    if isinstance(value, tf.IndexedSlices):  # which no tape knows
+        return tf.IndexedSlices(perturbed(value.values, generator, unit), value.indices, value.dense_shape)
+    # tf.is_tensor takes long to say that None is none, and a second derivative is perturbed hundreds of times.
+    if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
+        return value
+    unit = unit or _unit(value)
+    last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
+    with record.stop_recording():
+        factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
+        moved = tf.raw_ops.Mul(x=value, y=factors)
+    return _as_rounding(value, moved)
+
+
+def _as_rounding(value: Any, moved: Any) -> Any:
+    # A rounding has slope 1. A recorded product would be an operation to differentiate, and to perturb, once more.
+    record.record_operation("Identity", [moved], [value], lambda cotangent: [cotangent])
+    return moved
+
+
+def shaken(matrices: Any, generator: np.random.Generator) -> Any:
+    """Matrices whose elements are at random larger or smaller by a unit in the last place of each one's largest."""
+    with record.stop_recording():
+        largest = tf.reduce_max(tf.abs(matrices), axis=(-2, -1), keepdims=True)
+        signs = generator.choice([-1.0, 1.0], size=matrices.shape[-2:])
+        moved = matrices + tf.cast(largest, matrices.dtype) * tf.cast(_unit(matrices) * signs, matrices.dtype)
+    return _as_rounding(matrices, moved)
+
+
+@lru_cache(maxsize=1024)
+def _factors(dtype: tf.DType, unit: float, shape: tuple[int, ...], pattern: int) -> Any:
+    """One of the `PATTERNS` of factors of a last dimension: to make it takes longer than to multiply by it."""
+    either = np.array([1 - unit, 1 + unit], dtype.as_numpy_dtype)
+    with tf.init_scope():  # it outlives a graph that is being built
+        return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
+
+
+_active: list[int | None] = []
+
+
+def perturbing() -> bool:
+    """Whether gradient functions are perturbed at the moment, which a graph that was traced before does not show."""
+    return bool(_active)
+
+
+@contextmanager
+def _marked(seed: int | None) -> Iterator[None]:
+    _active.append(seed)
+    try:
+        yield
+    finally:
+        _active.remove(seed)
+
+
+@contextmanager
+def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_tensor) -> Iterator[None]:
+    """Perturb the operands and the results of every gradient function that runs in the block.
+
+    A gradient that is written in its operation's output, such as y * (1 - y), has lost the digits that y has lost,
+    which perturbed inputs do not show: that is asked for of `outputs` of which this holds. Terms of a sum that cancel
+    leave the rounding of each. Functions that are traced meanwhile are left alone: they would keep the perturbation.
+    """
+    generator = np.random.default_rng(seed)
+
+    def looked_up(name: str, function: Any) -> Any:
+        inside: Callable[[], AbstractContextManager[None]] = nullcontext
+        if name in OF_ROWS:
+            inside = partial(perturbed_operations, seed)
+        elif name in SPLITTING:
+            inside = _matrices_left_alone
+        chosen = _none if name in SELECTING else outputs
+        return function and _perturbed_gradient(function, generator, inside, outputs=chosen)
+
+    with _marked(seed), gradients_looked_up(looked_up):
+        yield
+
+
+@contextmanager
+def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = ()) -> Iterator[None]:
+    """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
+
+    So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
+    Operations on constants round alike at all points: once `computed_from` named tensors, only what depends on them
+    is perturbed. Choices are those of an unperturbed run, as `choices_of` has them: another branch is no rounding.
+    """
+    generator, kept = np.random.default_rng(seed), iter(choices)
+
+    def rounded(name: str, inputs: Iterable[Any], results: Any) -> Any:
+        if not _any_floating(inputs):
+            return results
+        if _chooses(name, results):
+            before = next(kept, results)
+            return before if _shapes(before) == _shapes(results) else results
+        if name in EXACT:
+            return results
+        return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
+
+    with _following() as known, functions_run_eagerly(), _calls_changed(seed, rounded, known):
+        yield
+
+
+def choices_of(run: Callable[[], Any]) -> list[Any]:
+    """The results of comparisons and the like of what depends on the inputs, in the order of a run of eager code."""
+    made: list[Any] = []
+
+    def noted(name: str, inputs: Iterable[Any], results: Any) -> Any:
+        made.extend([results] if _any_floating(inputs) and _chooses(name, results) else [])
+        return results
+
+    with _following() as known, functions_run_eagerly(), _calls_changed(None, noted, known):
+        run()
+    return made
+
+
+def _any_floating(inputs: Iterable[Any]) -> bool:
+    return any(one.dtype.name in ROUNDOFF for one in inputs if tf.is_tensor(one))
+
+
+def _chooses(name: str, results: Any) -> bool:
+    """Whether an operation on floating numbers gives steps, or whole or logical numbers."""
+    return name in STEPS or not any(one.dtype.is_floating or one.dtype.is_complex for one in tf.nest.flatten(results))
+
+
+def _shapes(results: Any) -> list[Any]:
+    return [one.shape for one in tf.nest.flatten(results)]
+
+
+_left_alone = [False]
+
+
+@contextmanager
+def _matrices_left_alone() -> Iterator[None]:
+    before, _left_alone[0] = _left_alone[0], True
+    try:
+        yield
+    finally:
+        _left_alone[0] = before
+
+
+@contextmanager
+def perturbed_matrices(seed: int) -> Iterator[None]:
+    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, those of gradients too, and no more.
+
+    Functions run as they do else, which derivatives under test may depend on; and where factors may split, they stay.
+    """
+    with _calls_changed(seed, lambda _name, _inputs, results: results, set(), factors_stay=True):
+        yield
+
+
+_dependent: list[set[int]] = []
+"""The tensors that depend on those named by `computed_from`, by their ids, for each block that perturbs operations."""
+
+
+@contextmanager
+def _following() -> Iterator[set[int]]:
+    _dependent.append(set())
+    try:
+        yield _dependent[-1]
+    finally:
+        _dependent.pop()
+
+
+def computed_from(tensors: Iterable[Any]) -> None:
+    """Take these tensors and variables for all that a perturbed function depends on."""
+    if _dependent:
+        named = {(one.handle if hasattr(one, "handle") else one)._id for one in tensors}
+        for known in _dependent:
+            known |= named
+
+
+def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
+    """Note that the results of an operation depend on what is known to, and the variables that it writes."""
+    written = [one for one in flat if one.dtype == tf.resource]
+    known.update(one._id for one in (*tf.nest.flatten(results), *written) if isinstance(one, ops.EagerTensor))
+
+
+@contextmanager
+def _calls_changed(
+    seed: int | None,
+    rounded: Callable[[str, Iterable[Any], Any], Any],
+    known: set[int],
+    factors_stay: bool = False,
+) -> Iterator[None]:
+    generator, ours = None if seed is None else np.random.default_rng((seed, 1)), [False]
+
+    def run(name: str, inputs: Sequence[Any], call: Callable[[Sequence[Any]], Any]) -> Any:
+        if ours[0]:
+            return call(inputs)
+        flat = [one for one in tf.nest.flatten(list(inputs)) if isinstance(one, ops.EagerTensor)]
+        if known and known.isdisjoint(one._id for one in flat):
+            return call(inputs)
+        ours[0] = True
+        try:
+            stays = _left_alone[0] or (factors_stay and _splits(name, inputs))
+            if generator is not None and name in NORMWISE and not stays:
+                inputs = [shaken(one, generator) if _is_matrix(one) else one for one in inputs]
+            results = rounded(name, flat, call(inputs))
+        finally:
+            ours[0] = False
+        if known:
+            _follow(known, flat, results)
+        return results
+
+    def quickly(original: Callable[..., Any], context: Any, name: str, label: Any, *args: Any) -> Any:
+        return run(name, args, lambda inputs: original(context, name, label, *inputs))
+
+    def slowly(original: Callable[..., Any], handle: Any, device: Any, name: str, given: Any, *args: Any) -> Any:
+        return run(name, given, lambda inputs: original(handle, device, name, inputs, *args))
+
+    calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
+    with _marked(seed), patched(*calls):
+        yield
+
+
+def _splits(name: str, given: Sequence[Any]) -> bool:
+    """Whether an operation with these inputs and attributes gives `SPLITTING` factors, not singular values alone."""
+    if name not in SPLITTING:
+        return False
+    flags = [after for one, after in pairwise(given) if isinstance(one, str) and one in ("compute_uv", "compute_v")]
+    return all(flags)
+
+
+def _is_matrix(value: Any) -> bool:
+    return tf.is_tensor(value) and value.dtype.name in ROUNDOFF and len(value.shape) > 1
+
+
+def _none(_: Any) -> bool:
+    return False
+
+
+def _unit(value: Any) -> float:
+    return 2 * ROUNDOFF.get(value.dtype.name, 0.0) if tf.is_tensor(value) else 0.0
+
+
+def _perturbed_gradient(
+    function: Callable[..., Any],
+    generator: np.random.Generator,
+    inside: Callable[[], AbstractContextManager[None]],
+    *,
+    outputs: Callable[[Any], bool],
+) -> Callable[..., Any]:
+    def gradient(op: Any, *cotangents: Any) -> Any:
+        if not tf.executing_eagerly():
+            return function(op, *cotangents)
+        other = copy(op)
+        if op.outputs:  # the tape keeps no outputs that the gradient function does not read
+            other.outputs = [perturbed(output, generator) if outputs(output) else output for output in op.outputs]
+        moved = [perturbed(cotangent, generator) for cotangent in cotangents]
+        with inside():
+            parts = function(other, *moved)
+        many = isinstance(parts, (list, tuple))
+        return [perturbed(part, generator) for part in parts] if many else perturbed(parts, generator)
+
+    return gradient

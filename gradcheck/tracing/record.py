@@ -1,0 +1,339 @@
+"""What somebody's code did, in order: operations, values that Python read, tapes and the derivatives that they took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from types import CodeType
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import execute, record
+
+from gradcheck.autodiff.reverse import shaped
+from gradcheck.result import Cause, OrderResult, Place
+from gradcheck.tracing.blame_time import ENDLESS, BlameTime
+from gradcheck.tracing.library_functions import LibraryCall
+from gradcheck.tracing.state import UNCHANGED, ChangedState, draws_at_random, is_random
+from gradcheck.tracing.user_code import Line, Stack, at, place_of, quoted
+
+READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
+"""Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
+UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
+"""How the names of operations begin that give variables another value."""
+
+
+def key(tensor: Any) -> int:
+    """What tells a tensor, or a variable by its handle, from all others of a record."""
+    return id(handle) if (handle := getattr(tensor, "handle", None)) is not None else id(tensor)
+
+
+@dataclass(frozen=True)
+class RecordedOperation:
+    """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
+
+    `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
+    gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
+    made it one, if any, and `began` how many events there were before that; `variables` are those whose values come
+    last among its inputs. `derivative` is the number of the derivative that was being taken. `library` is
+    the line of Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
+    `inside` says which node of a graph it is, where a function has no other code. `call` is the innermost call of a
+    public function that known defects are about. `stack` is what ran of the user's code, `codes` what ran of libraries
+    inside of its innermost line, the innermost first.
+    """
+
+    number: int
+    name: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    attrs: Any = ()
+    line: Line | None = None
+    tapes: frozenset[int] = frozenset()
+    derivative: int | None = None
+    backward: Callable[..., Any] | None = None
+    custom_gradient: partial[Any] | None = None
+    began: int = 0
+    library: Line | None = None
+    layer: str | None = None
+    variables: tuple[Any, ...] = ()
+    inside: str = ""
+    call: LibraryCall | None = None
+    stack: Stack = ()
+    codes: tuple[CodeType, ...] = ()
+
+    @property
+    def calls(self) -> Iterator[LibraryCall]:
+        """The calls of public functions in which it runs, the innermost first."""
+        call = self.call
+        while call is not None:
+            yield call
+            call = call.outer
+
+    @property
+    def place(self) -> Place | None:
+        """The line that ran it."""
+        return place_of(self.line, self.name)
+
+    @property
+    def within(self) -> str:
+        """The layer, the line of Keras and the node of a graph that it runs in, as far as it does."""
+        layer = "" if self.layer is None else f"layer {self.layer}"
+        return ",".join(part for part in (layer, at(self.library), self.inside) if part).strip()
+
+    @property
+    def quoted(self) -> str:
+        """The code that runs it, as a sentence refers to it."""
+        return f"{self.inside}," if self.inside else quoted(self.line)
+
+    @property
+    def states_written(self) -> list[Any]:
+        """The resources whose state it may change."""
+        if self.name in READS or len(self.inputs) < 2:
+            return []
+        return [tensor for tensor in self.inputs if tensor.dtype == tf.resource]
+
+    @property
+    def variables_written(self) -> list[Any]:
+        """The handles of the variables that it gives another value."""
+        return self.states_written if self.name.startswith(UPDATES) else []
+
+    def alone(self, *watched: Any) -> tf.GradientTape:
+        """A persistent tape that recorded this operation and nothing else, and watches these of its inputs."""
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(watched)
+            if self.backward is not None:
+                record.record_operation(self.name, list(self.outputs), list(self.inputs), self.backward)
+            else:
+                execute.record_gradient(self.name, self.inputs, self.attrs, list(self.outputs))
+        return tape
+
+    def passes(self, output: Any, tensor: Any) -> bool:
+        """Whether a gradient of an output, taken alone, comes back to an input; True where that raises."""
+        pair = key(output), key(tensor)
+        if pair not in self._passed:
+            try:
+                self._passed[pair] = self.alone(tensor).gradient(output, tensor) is not None
+            except Exception:  # whatever a gradient raises when it is taken alone says nothing about the path
+                self._passed[pair] = True
+        return self._passed[pair]
+
+    @cached_property
+    def _passed(self) -> dict[tuple[int, int], bool]:
+        return {}
+
+
+@dataclass(frozen=True)
+class RecordedPullback:
+    """The gradient of an operation was taken: its vector-Jacobian product, `parts`, for `cotangents` of its outputs.
+
+    Of its `inputs` and `outputs` those are None that the gradient does not read. `derivative` is the number of the
+    derivative that was being taken. There are no parts where it raised an `error`.
+    """
+
+    name: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    cotangents: tuple[Any, ...]
+    parts: tuple[Any, ...]
+    derivative: int | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class HostRead:
+    """Python read the value of a tensor by `method`, such as numpy or __float__."""
+
+    tensor: Any
+    method: str
+    line: Line | None = None
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """A tape's `watch` was called with a tensor or variable, or the tape began to watch one that was read."""
+
+    tape: int
+    tensor: Any
+    line: Line | None = None
+
+
+@dataclass(frozen=True)
+class TapeChange:
+    """A tape began or ended to record, after so many `operations`: `change` is "opened", "closed" or "reset"."""
+
+    tape: int
+    change: str
+    operations: int
+    line: Line | None = None
+    stack: Stack = ()
+
+
+@dataclass(frozen=True)
+class DerivativeCall:
+    """A tape's gradient, jacobian or batch_jacobian was called.
+
+    `number` counts these calls, `position` the events and `operations` the operations of taking the derivative.
+    `targets` and `sources` are flat, and so are the `results` (one a source) in `result`; None where the call raised
+    `error`. `weights` are the output_gradients; `zeros` says that zeros were asked for instead of None. `expressions`
+    are the sources as they are written in the code, where that can be read.
+    """
+
+    number: int
+    position: int
+    tape: int
+    method: str
+    targets: tuple[Any, ...]
+    sources: tuple[Any, ...]
+    weights: tuple[Any, ...] | None = None
+    zeros: bool = False
+    result: Any = None
+    results: tuple[Any, ...] | None = None
+    error: Exception | None = None
+    line: Line | None = None
+    operations: int = 0
+    expressions: tuple[str, ...] = ()
+
+
+RecordedEvent = RecordedOperation | RecordedPullback | HostRead | WatchEvent | TapeChange | DerivativeCall
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
+
+    `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
+    tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `replicas` says
+    how many, of which strategy, ran in threads of their own, unseen, if any did. `accessed` is the state that it read
+    or used, as it was before, and `changed` what of it was another one after. `expressions` are what the code calls
+    tensors that were made before it ran, and variables, by their keys; `given_at_first` the derivatives and positions
+    of the sources that had a gradient when the code ran first, and have none now. `compared`, `wrong`, `causes` and
+    `cotangents` keep what came of looking at its operations, `time` how long that may take.
+    """
+
+    events: Sequence[RecordedEvent]
+    f: Any = None
+    inputs: Sequence[Any] = ()
+    result: Any = None
+    error: BaseException | None = None
+    covering: Any = None
+    calls_functions: bool = False
+    variables: dict[int, Any] = field(default_factory=dict)
+    replicas: str = ""
+    accessed: ChangedState = UNCHANGED
+    changed: ChangedState = UNCHANGED
+    expressions: dict[int, str] = field(default_factory=dict)
+    given_at_first: frozenset[tuple[int, int]] = frozenset()
+    compared: dict[Any, OrderResult] = field(default_factory=dict, compare=False, repr=False)
+    wrong: set[tuple[int, int]] = field(default_factory=set, compare=False, repr=False)
+    causes: set[tuple[Cause, Place | None]] = field(default_factory=set, compare=False, repr=False)
+    cotangents: dict[Any, dict[int, Any]] = field(default_factory=dict, compare=False, repr=False)
+    time: BlameTime = field(default_factory=partial(BlameTime, ENDLESS), compare=False, repr=False)
+
+    @cached_property
+    def leaves(self) -> tuple[Any, ...]:
+        """The inputs, flat."""
+        return tuple(tf.nest.flatten(self.inputs))
+
+    @cached_property
+    def derivatives(self) -> list[DerivativeCall]:
+        """The derivatives that were taken."""
+        return [event for event in self.events if isinstance(event, DerivativeCall)]
+
+    @cached_property
+    def operations(self) -> list[RecordedOperation]:
+        """The operations alone, by their numbers."""
+        return [event for event in self.events if isinstance(event, RecordedOperation)]
+
+    @property
+    def with_gradients(self) -> frozenset[tuple[int, int]]:
+        """The derivatives, by their numbers, and positions of the sources in them that have a gradient."""
+        return frozenset(
+            (call.number, position)
+            for call in self.derivatives
+            for position, result in enumerate(call.results or ())
+            if result is not None
+        )
+
+    @cached_property
+    def draws(self) -> list[str]:
+        """The names of the operations that drew random numbers from a state of their own."""
+        return sorted({operation.name for operation in self.operations if draws_at_random(operation.name)})
+
+    @property
+    def held(self) -> ChangedState:
+        """What random code changed, other than the sources, on the way to the last derivative, and replays put back."""
+        if not (self.changed.generators or any(is_random(operation.name) for operation in self.operations)):
+            return UNCHANGED
+        last = self.derivatives[-1] if self.derivatives else None
+        events = self.events if last is None else self.before(last)
+        written = {key(one) for e in events if isinstance(e, RecordedOperation) for one in e.states_written}
+        sources = {key(source) for call in self.derivatives for source in call.sources}
+        return replace(
+            self.changed, variables=tuple(pair for pair in self.changed.variables if id(pair[0]) in written - sources)
+        )
+
+    def ancestors(self, tensor: Any) -> list[RecordedOperation]:
+        """The operations that a tensor was computed by, in order."""
+        needed, found = {key(tensor)}, []
+        for operation in reversed(self.operations):
+            if any(key(output) in needed for output in operation.outputs):
+                needed |= {key(one) for one in operation.inputs}
+                found.append(operation)
+        return found[::-1]
+
+    def before(self, call: DerivativeCall) -> Sequence[RecordedEvent]:
+        """What happened before a derivative was asked for."""
+        return self.events[: call.position]
+
+
+@dataclass(frozen=True, eq=False)
+class CallSource:
+    """A source of a derivative by its name, and where it comes from.
+
+    That is an input by its position, a variable, an operation's `output` (operation, position), or before the code ran.
+    `value` is its value, or, of a variable of which only rows were read since it was updated, one from before: it gives
+    the moves their size.
+
+    A variable is moved at the start, unless the code sets it before the tape is opened; and again after each of the
+    operations `sets`, by their numbers, that set it to the same value although it was moved. The operations `kept`
+    update other variables, before the tape is opened, by a value that depends on the source: they write what they
+    wrote, although it was moved.
+    """
+
+    record: CodeRecord
+    call: DerivativeCall
+    tensor: Any
+    name: str
+    value: Any
+    input: int | None = None
+    variable: Any = None
+    output: tuple[int, int] | None = None
+    moved_at_start: bool = False
+    sets: tuple[int, ...] = ()
+    kept: frozenset[int] = frozenset()
+
+    @property
+    def captured(self) -> bool:
+        """Whether it is a tensor that was made before the code ran and did not come in as an input."""
+        return self.input is None and self.variable is None and self.output is None
+
+    @property
+    def moved_by_operations(self) -> bool:
+        """Whether moving it needs every operation to be observed."""
+        return self.captured or self.output is not None or bool(self.sets) or bool(self.kept)
+
+    @cached_property
+    def position(self) -> int:
+        """Its place among the sources of the call."""
+        return [key(one) for one in self.call.sources].index(key(self.tensor))
+
+    @property
+    def given(self) -> Any:
+        """The gradient that the call gave."""
+        return None if self.call.results is None else shaped(self.call.results[self.position], self.tensor)
+
+    @property
+    def dtype(self) -> tf.DType:
+        """That of its tensor."""
+        return tf.as_dtype(self.tensor.dtype)

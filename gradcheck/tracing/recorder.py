@@ -1,0 +1,438 @@
+"""Runs somebody's code once and writes down what it did."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import core, execute, record
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.framework import constant_op, ops
+from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
+
+from gradcheck.tracing.function_graph import EagerGraph, walkable
+from gradcheck.tracing.interception import (
+    Wrapper,
+    as_written,
+    derivatives_observed,
+    functions_run_eagerly,
+    patched,
+    py_function_as_it_is,
+)
+from gradcheck.tracing.library_functions import LibraryCall, LibraryForm, library_forms
+from gradcheck.tracing.record import (
+    CodeRecord,
+    DerivativeCall,
+    HostRead,
+    RecordedEvent,
+    RecordedOperation,
+    RecordedPullback,
+    TapeChange,
+    WatchEvent,
+    key,
+)
+from gradcheck.tracing.state import ChangedState, VariableSnapshot, generators, state_restored
+from gradcheck.tracing.user_code import (
+    call_user_code,
+    expression_of,
+    frames_of,
+    library_codes,
+    line_of,
+    running_frame,
+    running_layer,
+    source_expressions,
+    user_stack,
+)
+
+HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
+"""The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
+FROM_NUMPY = "from NumPy"
+"""The attribute of a constant that says whether it was an array of NumPy."""
+
+
+def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
+    """Run `f(*inputs)` eagerly, under a tape that covers everything, and record it; `f` may throw.
+
+    Variables that it assigns, random generators and TensorFlow are put back.
+    """
+    recorder, before = CodeRecorder(), generators()
+    result, error = None, None
+    with state_restored() as snapshot:
+        with recorder.covering:
+            recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if leaf is not None])
+            with recorder.observing():
+                try:
+                    result = call_user_code(f, inputs)
+                except Exception as raised:  # the code's own
+                    error = raised
+        used = tuple(generator for generator in before if generator.used)
+        accessed, changed = (ChangedState(found, used) for found in (snapshot.accessed(), snapshot.changed()))
+    seen = recorder.covering, recorder.calls_functions, recorder.variables, recorder.replicas
+    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, accessed, changed, recorder.expressions)
+
+
+class CodeRecorder:
+    """Records the operations, host reads, tapes and derivatives of one thread; it stands in for TensorFlow's functions.
+
+    `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken. `replicas`
+    says how many, of which strategy, ran in other threads, unseen. `expressions` are those of a CodeRecord.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[RecordedEvent] = []
+        self.expressions: dict[int, str] = {}
+        self.operations, self.derivatives = 0, 0
+        self.derivative: int | None = None
+        self.variables: dict[int, Any] = {}
+        self.covering = tf.GradientTape(persistent=True)
+        self.calls_functions = False
+        self.replicas = ""
+        self._tapes: list[Any] = []
+        self._known: dict[int, Any] = {}
+        self._custom_gradients: list[tuple[partial[Any], int]] = []
+        self._thread = threading.get_ident()
+        self._paused, self._inside = False, ""
+        self._calls = LibraryCalls()
+
+    @contextmanager
+    def observing(self, *, operations: bool = True) -> Iterator[None]:
+        """Run tf.functions eagerly and observe tapes in the block, and with `operations` also these and host reads."""
+        patches: list[tuple[Any, str, Wrapper]] = [
+            (tf.GradientTape, "_push_tape", self._changing("opened")),
+            (tf.GradientTape, "_pop_tape", self._changing("closed")),
+            (tf.GradientTape, "reset", self._changing("reset")),
+            (tf.GradientTape, "watch", self._watch),
+            (VariableSnapshot, "note", self._unrecorded),
+        ]
+        if operations:
+            patches += [
+                (pywrap_tfe, "TFE_Py_FastPathExecute", self._refuse_fast_path),
+                (execute, "execute", self._execute),
+                (constant_op, "convert_to_eager_tensor", self._make_constant),
+                (type(ops.gradient_registry), "lookup", self._look_up_gradient),
+                (record, "record_operation", self._define_gradient),
+                (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
+                (resource_variable_ops, "variable_accessed", self._access_variable),
+                (polymorphic_function.Function, "__call__", self._call_function),
+                (concrete_function.ConcreteFunction, "_call_flat", self._call_graph),
+                (script_ops, "_internal_py_func", py_function_as_it_is),
+                *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
+            ]
+        with functions_run_eagerly(), derivatives_observed(self.take_derivative), patched(*patches):
+            yield
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What gradcheck itself does is not recorded."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def ignores(self) -> bool:
+        """Whether what happens is gradcheck's own doing, or another thread's, such as that of a replica."""
+        other = threading.get_ident() != self._thread
+        if other and tf.distribute.has_strategy():
+            strategy = tf.distribute.get_strategy()
+            self.replicas = f"{strategy.num_replicas_in_sync} of {type(strategy).__name__}"
+        return self._paused or other
+
+    def frame(self) -> FrameType | None:
+        """The frame of the code that is running."""
+        return running_frame()
+
+    def call(self) -> LibraryCall | None:
+        """The innermost call of a public function under way that known defects are about."""
+        with self.paused():
+            return self._calls.innermost()
+
+    def cover(self, tensors: Sequence[Any]) -> None:
+        """Let the covering tape watch the tensors whose computation it did not record."""
+        for tensor in tensors:
+            if key(tensor) not in self._known:
+                self._known[key(tensor)] = tensor
+                self._watch_covering(tensor)
+
+    def _name(self, tensors: Sequence[Any]) -> None:
+        """Note what the line that is running calls those tensors that were made before."""
+        new = (tensor for tensor in tensors if key(tensor) not in self._known and tensor.dtype.is_floating)
+        self.expressions |= {key(tensor): expression_of(self.frame(), tensor) for tensor in new}
+
+    def given(self, name: str, inputs: list[Any]) -> list[Any]:
+        """The inputs that an operation of this name gets instead of those that the code gave it."""
+        if not self.ignores():
+            self._name(inputs)
+            self.cover(inputs)
+        return inputs
+
+    def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+        """The outputs that the code gets instead of those of an operation that ran, or of a constant ("Const")."""
+        if not self.ignores():
+            self.cover(outputs if name == "Const" else ())
+            self._note_operation(name, inputs, outputs, attrs=attrs or ())
+        return outputs
+
+    def read(self, tensor: Any, method: str) -> Any:
+        """The tensor whose value Python gets, where it reads that of this one."""
+        if not self.ignores():
+            self._name([tensor])
+            self.events.append(HostRead(tensor, method, line_of(self.frame())))
+        return tensor
+
+    def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        """The result of a tape's gradient, jacobian or batch_jacobian; the last two count as one operation."""
+        if self.ignores() or self.derivative is not None:
+            return compute()
+        frame, position, operations = self.frame(), len(self.events), self.operations
+        number = self.derivative = self.derivatives
+        self.derivatives += 1
+        targets = tuple(tf.nest.flatten(arguments["target"]))
+        weights, unconnected = arguments.get("output_gradients"), arguments.get("unconnected_gradients", "none")
+        result, results, error = None, None, None
+        try:
+            with nullcontext() if method == "gradient" else self._vectorized():
+                result = compute()
+            # None is a leaf for tf.nest, and so is IndexedSlices as long as composites are not expanded.
+            results = tuple(tf.nest.flatten(result))
+            if method != "gradient":
+                self._note_operation(method, targets, [part for part in results if part is not None])
+        except Exception as raised:  # noted, and raised on
+            error = raised
+            raise
+        finally:
+            self.derivative = None
+            self.events.append(
+                DerivativeCall(
+                    number=number,
+                    position=position,
+                    tape=self._number(tape),
+                    method=method,
+                    targets=targets,
+                    sources=tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"])),
+                    weights=None if weights is None else tuple(tf.nest.flatten(weights)),
+                    zeros=str(getattr(unconnected, "value", unconnected)) == "zero",
+                    result=result,
+                    results=results,
+                    error=error,
+                    line=line_of(frame),
+                    operations=self.operations - operations,
+                    expressions=tuple(source_expressions(frame, method)),
+                )
+            )
+        return result
+
+    @contextmanager
+    def _vectorized(self) -> Iterator[None]:
+        """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
+        detector = polymorphic_function._FrequentTracingDetectorManager
+        silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
+        with self.paused(), functions_run_eagerly(False), silent:
+            yield
+
+    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
+        self._known.update((id(tensor), tensor) for tensor in outputs)
+        frame = self.frame()
+        if frame is not None:
+            library, fields["layer"] = running_layer()
+            fields["library"] = None if library is frame else line_of(library)
+            fields["stack"], fields["codes"] = user_stack(frame), library_codes()
+        now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside, "call": self.call()}
+        fields = {"line": line_of(frame), **now, **fields}
+        self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
+        self.operations += 1
+
+    def _number(self, tape: Any) -> int:
+        for number, known in enumerate(self._tapes):
+            if known is tape:
+                return number
+        self._tapes.append(tape)
+        return len(self._tapes) - 1
+
+    def _recording(self) -> frozenset[int]:
+        """The numbers of the tapes that record now."""
+        if pywrap_tfe.TFE_Py_TapeSetIsStopped():
+            return frozenset()
+        return frozenset(number for number, tape in enumerate(self._tapes) if tape._recording)
+
+    def _watch_covering(self, tensor: Any) -> None:
+        if self.covering._recording and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            with self.paused():
+                self.covering.watch(tensor)
+
+    # What stands in for a function of TensorFlow takes that function first, then the arguments of a call.
+
+    def _unrecorded(self, original: Any, *args: Any) -> None:
+        with self.paused():
+            original(*args)
+
+    def _changing(self, change: str) -> Wrapper:
+        def wrapper(original: Any, tape: Any) -> None:
+            original(tape)
+            if not self.ignores():
+                line, stack = line_of(self.frame()), user_stack(self.frame())
+                self.events.append(TapeChange(self._number(tape), change, self.operations, line, stack))
+
+        return wrapper
+
+    def _watch(self, original: Any, tape: Any, tensor: Any) -> None:
+        original(tape, tensor)
+        if not self.ignores():
+            number, line = self._number(tape), line_of(self.frame())
+            self.events += [WatchEvent(number, one, line) for one in tf.nest.flatten(tensor)]
+
+    def _refuse_fast_path(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        raise core._FallbackException
+
+    def _execute(
+        self, original: Any, op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
+    ) -> Any:
+        operation = op_name.decode() if isinstance(op_name, bytes) else op_name
+        inputs = self.given(operation, list(inputs))
+        outputs = original(op_name, num_outputs, inputs, attrs, ctx, name)
+        return self.made(operation, inputs, outputs, attrs) if isinstance(outputs, list) else outputs
+
+    def _make_constant(self, original: Any, value: Any, ctx: Any, dtype: Any = None) -> Any:
+        tensor = original(value, ctx, dtype)
+        attrs = (FROM_NUMPY, isinstance(value, (np.ndarray, np.generic)))
+        return tensor if tensor is value else self.made("Const", (), [tensor], attrs)[0]
+
+    def _define_gradient(
+        self, original: Any, name: str, outputs: Any, inputs: Any, backward_function: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Tapes are given an operation with a gradient of its own."""
+        if not self.ignores():
+            call, began = self._custom_gradients[-1] if self._custom_gradients else (None, 0)
+            custom = call if call is not None and call.func.__name__ == name else None
+            own = self._variables_of(custom, inputs)
+            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own, "began": began}
+            self._note_operation(name, inputs, outputs, **fields)
+            taken = partial(self._pull_back, name, inputs, outputs, backward_function)
+            return original(name, outputs, inputs, taken, *args, **kwargs)
+        return original(name, outputs, inputs, backward_function, *args, **kwargs)
+
+    def _variables_of(self, custom: partial[Any] | None, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The variables that a function under tf.custom_gradient uses, whose values follow its arguments."""
+        values = () if custom is None else inputs[len(tf.nest.flatten((custom.args, custom.keywords))) :]
+        operations = (one for one in self.events if isinstance(one, RecordedOperation) and one.name == "ReadVariableOp")
+        reads = {id(one.outputs[0]): one for one in operations} if len(values) else {}
+        handles = [key(reads[id(value)].inputs[0]) if id(value) in reads else None for value in values]
+        found = tuple(self.variables.get(handle) for handle in handles if handle is not None)
+        return found if len(found) == len(values) and all(one is not None for one in found) else ()
+
+    def _look_up_gradient(self, original: Any, registry: Any, name: str) -> Any:
+        gradient = original(registry, name)
+        if registry is not ops.gradient_registry or gradient is None or self.derivative is None or self.ignores():
+            return gradient
+        return lambda op, *cotangents: self._pull_back(name, op.inputs, op.outputs, partial(gradient, op), *cotangents)
+
+    def _pull_back(self, name: str, inputs: Any, outputs: Any, gradient: Callable[..., Any], *cotangents: Any) -> Any:
+        """The gradient of an operation is taken."""
+        parts: Any = ()
+        error = None
+        try:
+            parts = gradient(*cotangents)
+        except Exception as raised:  # noted, and raised on
+            error = raised
+            raise
+        finally:
+            if self.derivative is not None and tf.executing_eagerly() and not self.ignores():
+                taken = tuple(parts) if isinstance(parts, (list, tuple)) else (parts,)
+                tensors = tuple(inputs or ()), tuple(outputs or ()), cotangents, taken
+                self.events.append(RecordedPullback(name, *tensors, self.derivative, error))
+        return parts
+
+    def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
+        self._custom_gradients.append((partial(f, *args, **kwargs), len(self.events)))
+        try:
+            return original(f, args, kwargs)
+        finally:
+            self._custom_gradients.pop()
+
+    def _access_variable(self, original: Any, variable: Any) -> Any:
+        if not self.ignores():
+            if id(variable.handle) not in self.variables:
+                self.variables[id(variable.handle)] = variable
+                self.expressions[id(variable.handle)] = expression_of(self.frame(), variable)
+                self._watch_covering(variable)
+            line = line_of(self.frame())
+            for number in sorted(self._recording()):
+                if variable.trainable and self._tapes[number]._watch_accessed_variables:
+                    self.events.append(WatchEvent(number, variable, line))
+        return original(variable)
+
+    def _call_function(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.calls_functions = True
+        with as_written(function) if tf.config.functions_run_eagerly() else nullcontext():
+            return original(function, *args, **kwargs)
+
+    def _call_graph(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        """A function that is there as a graph alone runs operation by operation, where all of these can."""
+        eager = tf.executing_eagerly() and self.derivative is None and not self.ignores()
+        if not eager or not walkable(function.graph):
+            return original(function, tensor_inputs, captured_inputs)
+        self.calls_functions = True
+        events, operations = len(self.events), self.operations
+        for variable in function.graph.variables:
+            resource_variable_ops.variable_accessed(variable)
+        try:
+            given = [getattr(one, "handle", one) for one in (*tensor_inputs, *captured_inputs)]  # those of variables
+            return EagerGraph(function.graph, self._inside_of).structured_outputs(given)
+        except Exception:  # TensorFlow's: what nodes cannot do, the function itself may do, or say why it cannot
+            del self.events[events:]
+            self.operations, self._inside = operations, ""
+            return original(function, tensor_inputs, captured_inputs)
+
+    @contextmanager
+    def _inside_of(self, node: str) -> Iterator[None]:
+        before, self._inside = self._inside, node
+        yield
+        self._inside = before
+
+    def _reading(self, method: str) -> Wrapper:
+        return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
+
+
+class LibraryCalls:
+    """The calls of a run, by the frames in which they run, which are kept so that no other takes their place."""
+
+    def __init__(self) -> None:
+        self._known: dict[FrameType, LibraryCall] = {}
+
+    def innermost(self) -> LibraryCall | None:
+        """The call under way that was begun last; variables are read, so that nothing should be observed."""
+        forms, call = library_forms("keras" in sys.modules), None
+        for frame in reversed(frames_of(forms)):
+            if frame not in self._known:
+                self._known[frame] = _call(forms[id(frame.f_code)], frame.f_locals, call)
+            call = self._known[frame]
+        return call
+
+
+def _call(forms: tuple[LibraryForm, ...], variables: Mapping[str, Any], outer: LibraryCall | None) -> LibraryCall:
+    names = {name for form in forms for name in (*form.parameters, *form.sources)}
+    given = {name: variables.get(name) for name in names}
+    keys = {name: frozenset(map(key, filter(_is_tensor, _parts(one)))) for name, one in given.items()}
+    read = {name: _held(one) for name, one in given.items()}
+    return LibraryCall(forms, read, keys, outer)
+
+
+def _held(given: Any) -> Any:
+    """A variable as the array that it holds now; an argument that is none as it is."""
+    return given.numpy() if hasattr(given, "handle") and hasattr(given, "numpy") else given
+
+
+def _parts(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else [given]
+
+
+def _is_tensor(one: Any) -> bool:
+    return bool(tf.is_tensor(one) or hasattr(one, "handle"))

@@ -1,0 +1,83 @@
+"""Summaries, the points in TensorBoard's logs: code that is run again and again writes none of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import summary_ops_v2
+from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
+
+from gradcheck.tracing.interception import Wrapper, patched
+
+FUNCTION = concrete_function.ConcreteFunction
+RECORDING = "_should_record_summaries_internal"
+NOT_TRACED: tuple[Any, str, Wrapper] = (summary_ops_v2, RECORDING, lambda original, default_state: False)
+"""A patch for tracing a function that is nobody else's: it records no summaries ever."""
+
+
+class _Silence:
+    """What stands in for the writing of summaries inside one block."""
+
+    active = False
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._writer: Any = None
+
+    def record(self, original: Any, default_state: bool) -> Any:
+        """Whether to record: not in eager code. A function that is being traced may be run by others later on."""
+        return original(default_state) if tf.inside_function() else False
+
+    def call(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        """Call a function whose graph holds writers with others in their places."""
+        return original(function, self._without_writers(tensor_inputs), self._without_writers(captured_inputs))
+
+    def _without_writers(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        if not any(map(_is_writer, tensors)):
+            return tensors
+        return type(tensors)(self._silent() if _is_writer(tensor) else tensor for tensor in tensors)  # type: ignore[call-arg]
+
+    def _silent(self) -> Any:
+        if self._writer is None:
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+            with tf.init_scope():
+                self._writer = tf.summary.create_file_writer(folder)
+            self._stack.callback(self._writer.close)
+        return self._writer._resource
+
+
+@contextmanager
+def summaries_left_out() -> Iterator[None]:
+    """Let nothing inside of the block write summaries into a log.
+
+    A graph holds its writer, and may have been traced before: it gets one whose folder is removed after the block.
+    """
+    if _Silence.active:
+        yield
+        return
+    with ExitStack() as stack:
+        silence = _Silence(stack)
+        stack.callback(setattr, _Silence, "active", False)
+        _Silence.active = True
+        patches: list[tuple[Any, str, Wrapper]] = [(summary_ops_v2, RECORDING, silence.record)]
+        patches += [(FUNCTION, "_call_flat", silence.call), (EventFileWriter, "add_event", _leave_out)]
+        with patched(*patches):
+            yield
+
+
+def _leave_out(original: Any, writer: Any, event: Any) -> None:
+    pass
+
+
+def _is_writer(tensor: Any) -> bool:
+    """Whether a tensor is the handle of a summary writer, of which only its text tells."""
+    if not isinstance(tensor, ops.EagerTensor) or tensor.dtype != tf.resource:
+        return False
+    data = getattr(tensor, "_handle_data", None)
+    return not (data is not None and data.is_set) and "SummaryWriterInterface" in repr(tensor)

@@ -1,0 +1,139 @@
+"""First derivatives beside their estimates: quickly, and closely where that leaves a doubt."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+
+from gradcheck.autodiff.reverse import Gradients, along
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.sampling import QUICK, SECOND, Sample
+from gradcheck.problem.problem import Problem
+from gradcheck.result import Reason, Verdict
+from gradcheck.typing import Array
+from gradcheck.verdict import filters
+from gradcheck.verdict.closer import closer_look, reach, widened, wider_look
+from gradcheck.verdict.filters import filtered
+from gradcheck.verdict.lines import (
+    Lines,
+    quick_estimate,
+    slope_estimate,
+    ulp_rounding,
+    with_constants,
+    with_inner_rounding,
+)
+from gradcheck.verdict.own_rounding import slope_rounding
+from gradcheck.verdict.suspicion import Evidence, moves, residue
+from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
+
+
+def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
+    """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
+
+    Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
+    closely, first with these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m).
+    Raises DerivativeRaisedError and WrongShapeError.
+    """
+    lines = Lines(problem, directions, cotangents, tolerance)
+    gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
+    comparison = compare_quickly(lines, gradients)
+    comparison = comparison.marked(_nowhere_finite(lines, comparison), Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+    settled = comparison.where(Verdict.AGREE) | comparison.where(Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+    doubtful: Array = np.asarray(~settled.all(axis=1))
+    if not doubtful.any():
+        return comparison
+    close, moving = lines.some(doubtful), moves(directions)
+    if combined(itemgetter(doubtful), comparison).grossly_off:
+        sample = lines.sample(QUICK).lines(doubtful)
+        closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
+        if closer.decided_wrong:
+            return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+    sample = wider_look(close, close.sample())
+    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving).spread(doubtful)
+    return comparison.replaced(doubtful[:, None], _within_what_is_stated(comparison, closer))
+
+
+def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
+    """The closer look, of which an agreement is inconclusive if it is beyond what a first look states for a right one.
+
+    Of subgradients, and of what is next to zero, a first look states nothing.
+    """
+    stated = np.abs(quick.autodiff - quick.difference) <= GRANTED * quick.allowed
+    zero = np.abs(closer.difference) <= EXCLUSION * closer.bound
+    beyond = quick.where(Verdict.MISMATCH) & closer.where(Verdict.AGREE) & ~(stated | zero | closer.at_kink)
+    return closer.marked(beyond, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
+    """Which values are finite neither at the point nor on any step of the first look: no closer one has any, either."""
+    blank = ~np.isfinite(comparison.difference) & ~np.isfinite(comparison.autodiff)
+    places = np.flatnonzero(blank.any(axis=1))
+    if len(places):
+        blank[places] &= ~np.isfinite(lines.some(places).sample(QUICK).values).any(axis=1)
+    return blank
+
+
+def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
+    """The same beside tight estimates from few values alone."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(lines.directions, gradients.values)
+    estimate = quick_estimate(partial(lines.sampled, QUICK), len(lines.directions))
+    return compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, lines.problem.precision), factor=1.0)
+
+
+def compare_gradients(
+    lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
+) -> Comparison:
+    """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
+
+    Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
+    `moving` (n,) says how far the lines of the check, of which these may be a part, move each coordinate.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(lines.directions, gradients.values)
+    rounding = ulp_rounding(autodiff, lines.problem.precision)
+    estimate = with_constants(estimate, sample)
+    wide = comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    closer = closer_look(lines.sampled, sample, estimate, SECOND[sample.stencil], wider=widened(lines, sample))
+    if closer is not estimate:
+        comparison = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
+    doubt = ~comparison.where(Verdict.AGREE)
+    if not doubt.any():
+        return comparison
+    doubtful: Array = np.asarray(doubt.any(axis=1))
+    moving = moves(lines.directions) if moving is None else moving
+    closely = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
+    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
+    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
+    return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
+
+
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
+    """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
+    lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
+    own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
+    samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
+    of_terms = partial(residue, problem, samples[0], lines.cotangents, reach(lines, samples[0]))
+    evidence = Evidence(
+        lines=lines,
+        samples=samples,
+        estimate=slope_estimate,
+        own=own,
+        residue=of_terms(),
+        beside=of_terms(of_any=True),
+        values=samples,
+        everywhere=(everywhere, sample),
+        moving=moving,
+    )
+    first, second = (
+        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
+        for each in samples
+    )
+    return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)

@@ -1,0 +1,314 @@
+"""The rounding of autodiff's own values, measured beside the point once there is a suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.sampling import EPS64, Sample
+from gradcheck.problem.problem import Problem
+from gradcheck.tracing.perturbation import perturbed_gradients, perturbed_matrices
+from gradcheck.typing import Array
+from gradcheck.verdict.lines import DRAWS, Lines, Settled, ulp_rounding
+from gradcheck.verdict.tables import EXCLUSION, GROSS
+
+Derivative = Callable[[Problem, Array], Array]
+"""Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
+
+POINTS, FIRST_POINTS = 4, 1
+"""So many perturbed points are tried; after the first no more where every value that is off is grossly off beside that.
+"""
+
+NEXT = 64.0
+"""Neighbours lie within so many units in the last place."""
+
+NEAR = 2.0**-8
+"""How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
+
+NEIGHBOURS = 6
+"""The number of neighbours at which the rounding error of a low-precision derivative is measured."""
+
+TOGETHER = (1, 2)
+"""So many units in the last place do all coordinates move alike on either side."""
+
+HELD = 2.0**-6
+"""A value that moves by no more than this share of itself is still on the same side of all ties."""
+
+SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
+"""How far, in roundings, the points lie that tell both sides apart."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Autodiff's derivatives around the point, as `derivative` takes them, each only once; a draw or point a row."""
+
+    problem: Problem
+    derivative: Derivative
+
+    @cached_property
+    def first_ulps(self) -> Array:
+        """The values when everything moves by one unit in the last place, of the first draw."""
+        return self._perturbed(range(FIRST_POINTS), np.ones)
+
+    @cached_property
+    def ulps(self) -> Array:
+        """The same with more draws."""
+        return np.concatenate([self.first_ulps, self._perturbed(range(FIRST_POINTS, POINTS), np.ones)])
+
+    @cached_property
+    def neighbours(self) -> Array:
+        """The values a little farther off, where no two coordinates move alike, so that ties break."""
+        rng = np.random.default_rng(1)
+        return self._perturbed(range(DRAWS), lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+
+    @cached_property
+    def together(self) -> Array:
+        """The values when all coordinates move alike by some units in the last place, so that equal ones stay equal.
+
+        They lie on either side of the point, (2, points, …), which is none of them: a value may be wrong there alone.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._on_either_side(2 * self.problem.precision * self.problem.point, TOGETHER)
+
+    @cached_property
+    def sides(self) -> Array:
+        """The values at points on either side of a line through the point, (2, points, …)."""
+        problem, signs = self.problem, np.random.default_rng(2)
+        moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
+        return self._on_either_side(moves, SIDES)
+
+    def _on_either_side(self, moves: Array, distances: Iterable[float]) -> Array:
+        """The values at so many times the moves (n,) from the point, one way and the other, (2, points, …)."""
+        problem = self.problem
+        return np.array(
+            [[self.derivative(problem, problem.point + way * far * moves) for far in distances] for way in (1, -1)]
+        )
+
+    @cached_property
+    def beside_float64(self) -> tuple[Array, Array] | None:
+        """The gaps to the values of the float64 form, and those of that form perturbed; None where it has none."""
+        form = self.problem.in_float64
+        if form is None:
+            return None
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
+                # The distance to other formulas is no rounding.
+                same = form.same_gradients
+                gaps = gaps_to_float64(self.problem, self.derivative, NEIGHBOURS) if same else np.zeros_like(moved[:1])
+        except (DerivativeRaisedError, WrongShapeError):
+            return None
+        return gaps, moved
+
+    def _perturbed(self, draws: range, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
+        """The values at inputs that all move by so many units in the last place, up or down.
+
+        Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
+        are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
+        all points near. What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so
+        that of one part 1 - y * y may have lost the digits that differences of the other part show. A kernel that is
+        right for a matrix beside the given one, such as an inverse or a determinant, is off by its condition number.
+        """
+        rng, problem, rows = np.random.default_rng(0), self.problem, []
+        for draw in range(draws.stop):
+            signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
+            if draw not in draws:
+                continue
+            shift = 2 * problem.precision * signs * ulps(problem.point.shape)
+            with (
+                np.errstate(invalid="ignore", over="ignore"),
+                perturbed_gradients(draw, outputs=_is_complex),
+                perturbed_matrices(draw),
+            ):
+                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
+        return np.stack(rows)
+
+
+@dataclass(frozen=True)
+class OwnRounding:
+    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
+
+    `around` took the values `autodiff`, or those of which `seen` makes them. `granted` is the rounding that is not
+    measured.
+    """
+
+    around: Surroundings
+    autodiff: Array
+    granted: Array
+    seen: Callable[[Array], Array] | None = None
+
+    def moved(self, outside: Array) -> Array:
+        """How far the values move when everything moves by one unit in the last place, by few draws if that is little.
+
+        It is little beside what every value that is `outside` of where it should be is off by. Where that is infinity
+        for all of them, nothing is drawn.
+        """
+        off = outside > EXCLUSION * self.granted
+        if off.any() and np.isinf(outside[off]).all():
+            return np.zeros(off.shape)
+        few = self._change(self.around.first_ulps)
+        moved = np.where(few > 0, few, np.max(few, initial=0.0))  # one that stayed might move as far as another
+        far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
+        enough = self.around.problem.in_float64 is None and (far | ~off).all()
+        return few if enough else self._change(self.around.ulps)
+
+    def settled(self, estimated: Callable[[Sample], Estimate]) -> Settled:
+        """Whether the values agree with what a sample is estimated to give, or are too far off for rounding to be why.
+
+        A sample that no perturbation of its inner values has moved may be moved by the next one.
+        """
+
+        def by(sample: Sample) -> bool:
+            estimate, moved = estimated(sample), np.asarray(sample.floor) > 0
+            with np.errstate(invalid="ignore", over="ignore"):
+                off, bound = np.abs(self.autodiff - estimate.value), estimate.bound + self.granted
+                far = moved & ~(off <= GROSS * EXCLUSION * bound)
+                return bool((estimate.conclusive & ((off <= bound) | far)).all())
+
+        return by
+
+    def _change(self, rows: Array) -> Array:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _largest(np.abs(self._of(rows) - self.autodiff))
+
+    @cached_property
+    def lost(self) -> Array:
+        """How much of the values a low precision may lose, by two measures; zero where there is no float64 form.
+
+        The gap to the float64 form varies around the point: rounding changes from point to point even where an ulp does
+        not show it (1 - cos(x)**2 near 0); a wrong formula is wrong by as much at the neighbours. And that form itself
+        moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
+        (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
+        """
+        if self.around.beside_float64 is None:
+            return np.zeros(self.autodiff.shape)
+        gaps, moved = map(self._of, self.around.beside_float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
+            return _largest(np.abs([*(gaps - gaps[0]), *(moved - moved[0])]))
+
+    @cached_property
+    def in_float64(self) -> Array | None:
+        """The values by the same formulas in float64; None where there is no such form, or it has others."""
+        taken = taken_in_float64(self.around.problem, self.around.derivative)
+        return taken if taken is None or self.seen is None else self.seen(taken)
+
+    @cached_property
+    def neighbours(self) -> Array:
+        """The values a little farther off, a draw a row."""
+        return self._of(self.around.neighbours)
+
+    def at(self, point: Array) -> Array:
+        """The values at another point (n,)."""
+        taken = self.around.derivative(self.around.problem, point)
+        return taken if self.seen is None else self.seen(taken)
+
+    def beside(self, low: Array, high: Array) -> Array:
+        """The rounding of values that should lie between `low` and `high`.
+
+        What can be blamed on rounding scatters at the neighbours, too: it is no more than what the farthest of them
+        misses the interval by. A value that stands alone, among neighbours inside, is wrong; so is one that all
+        neighbours on one side share, and none on the other: there a formula changes.
+        """
+        with np.errstate(invalid="ignore"):
+            outside = _outside(self.autodiff, low, high)
+            moved = self.moved(outside)
+            rounding = np.maximum(self.granted, moved)
+            # What is too far off for any excuse needs no neighbours; beside a float64 form more is added to it.
+            within = (self.around.problem.in_float64 is not None) | (outside <= EXCLUSION * (rounding + (high - low)))
+            excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)
+            if not excused.any():
+                return np.asarray(rounding)
+            missed = np.max(_outside(self.neighbours, low, high), axis=0)
+            missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
+            if self.around.problem.precision > EPS64:
+                missed = np.maximum(missed, self._held)
+            return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
+
+    @cached_property
+    def _held(self) -> Array:
+        """How far the values move on one side of the point while ties hold; nothing where they leave that at it."""
+        sides = np.array([self._of(side) for side in self.around.together])
+        left = np.max(np.abs(sides[:, 0] - self.autodiff), axis=0) > HELD * np.abs(self.autodiff)
+        return np.where(left, 0.0, _largest(np.ptp(sides, axis=1)))
+
+    def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
+        """Where the values miss the interval as that at the point does on one side, and do not on the other."""
+        sides = [self._of(side) for side in self.around.sides]
+        own, beside, near = (
+            np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides, self.neighbours)
+        )
+
+        def alike(missed: Array) -> Array:
+            return np.asarray((missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2))
+
+        def inside(missed: Array) -> Array:
+            return np.asarray(np.abs(missed) <= np.abs(own) / 8)
+
+        # What cancels leaves nothing or a rounding, maybe on one side each; perturbed inside, it leaves anything.
+        two_values = np.all(alike(near) | inside(near), axis=0)
+        one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
+        return np.asarray(two_values & np.any(one & none[::-1], axis=0))
+
+    def twice(self, lines: Lines) -> OwnRounding:
+        """The same for the second derivatives along each direction twice."""
+        granted = lines.twice(self.granted, bounds=True)
+        return OwnRounding(self.around, lines.twice(self.autodiff), granted, lines.twice)
+
+    def _of(self, rows: Array) -> Array:
+        return rows if self.seen is None else np.stack([self.seen(row) for row in rows])
+
+
+def _is_complex(output: Any) -> bool:
+    return tf.is_tensor(output) and bool(output.dtype.is_complex)
+
+
+def _largest(changes: Array) -> Array:
+    """The largest finite change of each value, of a draw or point a row."""
+    return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
+
+
+def _outside(values: Array, low: Array, high: Array) -> Array:
+    """By how much values lie outside of an interval; infinitely if they are not finite."""
+    beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
+    return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
+
+
+def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
+    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each."""
+    form = problem.in_float64
+    assert form is not None
+    rng, size = np.random.default_rng(0), problem.point.size
+    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(neighbours))]
+    points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
+    return np.stack([derivative(problem, point) - derivative(form, point) for point in points])
+
+
+def taken_in_float64(problem: Problem, derivative: Derivative) -> Array | None:
+    """The derivative of the float64 form at the point; None where there is none, or it has other formulas."""
+    form = problem.in_float64
+    if form is None or not form.same_gradients:
+        return None
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return derivative(form, form.point)
+    except (DerivativeRaisedError, WrongShapeError):
+        return None
+
+
+def slopes(cotangents: Array, directions: Array) -> Derivative:
+    """Autodiff's derivatives (k, l) of <w, f> along directions."""
+    return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
+
+
+def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
+    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
+    granted = ulp_rounding(autodiff, problem.precision)
+    return OwnRounding(Surroundings(problem, slopes(cotangents, directions)), autodiff, granted)

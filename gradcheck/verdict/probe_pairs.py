@@ -1,0 +1,234 @@
+"""Random probes of a Jacobian from both sides: autodiff's products beside an estimate, and what an error would show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.probing import magnitudes, probe_tests
+from gradcheck.numerics.sampling import EPS64
+from gradcheck.problem.problem import Problem
+from gradcheck.result import Reason, Verdict
+from gradcheck.typing import Array
+from gradcheck.verdict.lines import LITTLE, ulp_rounding
+from gradcheck.verdict.resolution import shares_of, unseen
+from gradcheck.verdict.tables import EXCLUSION, LEFT, Comparison, Tolerance
+
+SMALL = 24
+"""Up to so many coordinates (outputs) a close look takes them one by one."""
+
+FAINT = 1e-6
+"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
+
+In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
+"""
+
+SCATTER = 4.0
+"""The sum of many roundings with random signs is at most this many times the root of the sum of their squares."""
+
+
+@dataclass(frozen=True)
+class PulledBack:
+    """Cotangents (l, m), and autodiff's products with them (l, n); `rounded` takes the rounding errors of these."""
+
+    weights: Array
+    pulled: Array
+    rounded: Callable[[], Array | None]
+
+    @cached_property
+    def gaps(self) -> Array | None:
+        """The rounding errors (l, n) of the products in low precision; None where they cannot be told."""
+        return self.rounded()
+
+
+@dataclass(frozen=True)
+class Probes:
+    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+
+    problem: Problem
+    tolerance: Tolerance
+    directions: Array
+    columns: tuple[int | None, ...]
+    finite: Array
+
+    def rows(self, weights: Array) -> PulledBack:
+        """Cotangents (l, m) with autodiff's products. Raises DerivativeRaisedError and WrongShapeError."""
+        pulled = self.pulled(weights)
+
+        def rounded() -> Array | None:
+            gaps = self.problem.gaps(weights, pulled)
+            return None if gaps is None else np.where(self.finite, gaps, 0.0)
+
+        return PulledBack(weights, pulled, rounded)
+
+    def pulled(self, weights: Array) -> Array:
+        """Autodiff's products (l, n) with cotangents (l, m), zero where the gradient is not finite."""
+        values = self.problem.gradients(weights).values
+        return values if self.finite.all() else np.where(self.finite, values, 0.0)
+
+    def test(
+        self, estimate: Estimate, rows: PulledBack, rounding: Array | float, *, measured: bool = True
+    ) -> tuple[Comparison, tuple[int, int] | None]:
+        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row).
+
+        The rounding of a low precision is `measured` by the float64 form, if there is one, or the largest that it may
+        be.
+        """
+        weights, pulled = rows.weights, rows.pulled
+        used = weights.any(axis=0)
+        value, bound, little = (
+            np.where(used, array, 0.0) for array in (estimate.value, estimate.bound, estimate.little)
+        )
+        tests = probe_tests(value, pulled, self.directions, weights, bound)
+        difference, residual, little = value @ weights.T, tests.residual.T, little @ np.abs(weights).T
+        lost = self._lost(rows) if measured else None
+        granted = ulp_rounding(tests.size.T, self.problem.precision)
+        if lost is not None:
+            granted = np.where(lost < granted, lost, granted)
+        little = np.where(np.abs(difference) <= EXCLUSION * tests.bound.T, little, 0.0)
+        if self.problem.precision > EPS64 and little.any():
+            # Of a derivative of zero a low precision leaves what it rounds of the others.
+            left = self._left_of_zero(rows)
+            granted, little = (np.where(little > 0, np.maximum(one, left), one) for one in (granted, little))
+        shares = shares_of(self.directions, pulled, self.problem.parts, little)
+        allowed = EXCLUSION * (tests.bound.T + rounding + granted)
+        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed, little)
+        failing = ~(np.abs(residual) <= allowed + self._waived(rows))
+        if lost is not None and self._drifts and not self.tolerance.given:
+            exactly = EXCLUSION * (tests.bound.T + ulp_rounding(tests.size.T, EPS64) + LEFT * lost)
+            failing |= ~(np.abs(residual + self._drift(rows)) <= np.maximum(exactly, EXCLUSION * little))
+        table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
+        behind = int(self.finite.sum() * used.sum())
+        table = replace(table, columns=self.columns, rows=named, behind=behind)
+        table = replace(table, contribution=tests.contribution.T, shares=shares, lost=lost)
+        if not failing.any():
+            return table, None
+        # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
+        spread = ulp_rounding(np.abs(value) @ np.abs(weights).T, self.problem.precision)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.abs(residual) / (allowed + EXCLUSION * spread)
+            excess = np.where(failing, np.nan_to_num(excess, nan=np.inf), -1.0)
+        line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        return table, (int(line), int(row))
+
+    def _lost(self, rows: PulledBack) -> Array | None:
+        """The rounding error of each test (k, l) in low precision, by the float64 form's gradient, if there is one.
+
+        The signs of a probe are independent of those of the rounding errors, which add up as random ones do. Those of
+        derivatives beside the ones under test may add up as well: a probe may follow the signs of the gradient.
+        """
+        if self.problem.precision <= EPS64 or rows.gaps is None:
+            return None
+        with np.errstate(invalid="ignore", over="ignore"):
+            scatter = SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
+            return np.asarray(scatter if self._drifts else np.maximum(scatter, np.abs(self._drift(rows))))
+
+    @property
+    def _drifts(self) -> bool:
+        """Whether the rounding that is measured is that of the derivatives under test, not of others beside them."""
+        return self.problem.in_float64 is not None and self.problem.in_float64.same_gradients
+
+    def _drift(self, rows: PulledBack) -> Array:
+        """By how much rounding that was measured moves each test (k, l)."""
+        assert rows.gaps is not None
+        return np.asarray(self.directions @ rows.gaps.T)
+
+    def close(self, table: Comparison, rows: PulledBack) -> Array:
+        """Which tests (k, l) agree within a tenth of what is allowed, but for rounding that was measured."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            drift = self._drift(rows) if table.lost is not None and self._drifts else 0.0
+            error = np.abs(table.autodiff - drift - table.difference)
+        return np.asarray(np.isfinite(error) & (error <= table.allowed / EXCLUSION))
+
+    def _left_of_zero(self, rows: PulledBack) -> Array:
+        """The rounding (l,) of a whole gradient, each entry times the magnitude of its coordinate."""
+        sizes = np.nan_to_num(np.abs(rows.pulled)) @ magnitudes(self.problem.point)
+        return ulp_rounding(sizes, self.problem.precision)
+
+    def _wanted(self, rows: PulledBack) -> Array:
+        """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
+        if not self.tolerance.given:
+            return np.zeros((len(self.directions), len(rows.weights), 1))
+        moves = np.abs(self.directions[:, None, :])
+        absolute = (self.tolerance.atol or 0.0) * np.abs(rows.weights).max(axis=1)[:, None]
+        relative = np.nan_to_num((self.tolerance.rtol or 0.0) * np.abs(rows.pulled), posinf=0.0)
+        return np.asarray(moves * (absolute + relative))
+
+    def _waived(self, rows: PulledBack) -> Array:
+        """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
+        return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
+
+    def stated(self, table: Comparison, rows: PulledBack) -> Comparison:
+        """The tests, of which the tolerance allows as much as it does of the largest term."""
+        return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
+
+    def _each(self, rows: PulledBack) -> bool:
+        """Whether the outputs are taken one by one."""
+        return len(rows.weights) == self.problem.outputs
+
+    def shown(self, table: Comparison, rows: PulledBack) -> Array:
+        """Which coordinates (n,) are seen in a test."""
+        n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
+        if self.tolerance.given:
+            moved = self.directions != 0
+            seen = self.tolerated(table, rows) | ~moved[:, None, :]
+            return np.asarray(seen.all(axis=(0, 1)) & (moved.any(axis=0) | ~self.finite))
+        if len(self.directions) >= n:
+            return shown
+        if n > SMALL:
+            for part, hidden in zip(self.problem.parts, unseen([table], self.problem.parts), strict=True):
+                shown[part] = not hidden
+            return shown
+        moves, slopes = np.abs(self.directions[:, None, :]), np.abs(rows.pulled)
+        parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
+        visible = np.where(self._vanish(parts), moves * largest, parts) >= self._least(table) * (largest > 0)
+        return np.asarray(np.all(visible, axis=(0, 1)))
+
+    def shown_outputs(self, table: Comparison, estimate: Estimate, rows: PulledBack) -> Array:
+        """Which outputs (m,) are seen in a test."""
+        m = self.problem.outputs
+        if not len(rows.weights) < m <= SMALL:
+            return np.ones(m, bool)
+        parts = np.abs(estimate.value[:, None, :] * rows.weights)
+        return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
+
+    def tolerated(self, table: Comparison, rows: PulledBack) -> Array:
+        """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
+
+        One whose derivative is zero, but for rounding, asks for no relative resolution.
+        """
+        error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
+        terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
+        rounding = self._vanish(terms)
+        if self.problem.precision > EPS64 and rows.gaps is not None:
+            rounding = (np.abs(np.nan_to_num(rows.pulled)) <= SCATTER * np.abs(rows.gaps))[None]
+        strict = error <= allowed
+        waived = rounding & (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
+        wanted = self._wanted(rows)
+        shown = (wanted >= np.maximum(allowed, error)) & (strict | self._each(rows)) | waived
+        return np.asarray(shown)
+
+    def weighed(self, table: Comparison, rows: PulledBack) -> Comparison:
+        """The tests of few coordinates, in which one without a derivative has the share that the largest would have."""
+        n, shares = self.directions.shape[1], np.array(table.shares)
+        if not len(self.directions) < n <= SMALL:
+            return table
+        largest = np.max(np.abs(rows.pulled), axis=1)
+        for number, part in enumerate(self.problem.parts):
+            moved = np.max(np.abs(self.directions[:, part]), axis=1, initial=0.0)
+            nothing = ~np.abs(rows.pulled[:, part]).any(axis=1)
+            shares[:, :, number] = np.maximum(shares[:, :, number], nothing * np.multiply.outer(moved, largest))
+        return replace(table, shares=shares)
+
+    def _least(self, table: Comparison) -> float:
+        """The least term of which an error of a small share would show."""
+        least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
+        return float(least)
+
+    def _vanish(self, parts: Array) -> Array:
+        return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))

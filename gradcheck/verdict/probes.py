@@ -1,0 +1,397 @@
+"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails.
+
+Random probes come first wherever they are cheaper, and are enough where they agree and hide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.one_sided import ROUGH, classify
+from gradcheck.numerics.probing import (
+    FEW_INPUTS,
+    FEW_OUTPUTS,
+    PAIR,
+    axes,
+    cotangents,
+    directions_at,
+    locate_entry,
+    probe_directions,
+)
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
+from gradcheck.problem.problem import Problem
+from gradcheck.result import Reason, Verdict
+from gradcheck.typing import Array
+from gradcheck.verdict.closer import closer_look
+from gradcheck.verdict.first_order import compare_first
+from gradcheck.verdict.lines import Lines, first_look, sample_values, sharp_beside, some_rows, ulp_rounding
+from gradcheck.verdict.own_rounding import slope_rounding
+from gradcheck.verdict.probe_pairs import FAINT, SMALL, Probes, PulledBack
+from gradcheck.verdict.resolution import shares_of
+from gradcheck.verdict.second_order import SHARE, WIDE
+from gradcheck.verdict.tables import Comparison, Tolerance, compare
+
+PROBES = 8
+"""So many random probes of each side are taken, where nothing else is asked for."""
+
+GLANCES = 4
+"""What does not show beside the others is taken together without them so many times at most."""
+
+JACOBIAN = 2**20
+"""With a tolerance, all outputs are taken one by one up to so many entries."""
+
+SINGLE = 2.0**-20
+"""The unit roundoff of float32 is below this, and those of the types with 16 bits are above."""
+
+ROWS = 64
+SPLITS, SPLIT_VALUES = 256, 2**26
+"""Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
+"""
+
+ROUNDING = 0.01
+SEARCHES = 4
+
+
+def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
+    """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
+
+    Of functions, whose values are dear, a random pair comes first, and is enough where it agrees and shows every entry.
+    Raises DerivativeRaisedError and WrongShapeError.
+    """
+    n, m = problem.point.size, problem.outputs
+    rng = np.random.default_rng(0)
+
+    def most(outputs: int) -> int:
+        # What is tolerated of an entry is known only of outputs that are taken one by one.
+        return max(outputs, m) if tolerance.given and m * n <= JACOBIAN else outputs
+
+    if not problem.batched and (n > FEW_INPUTS or m > SMALL):
+        # A gradient of each of a few outputs of a large function is dear; in less than float64 a sum would hide some.
+        outputs = 1 if n > WIDE and problem.precision <= EPS64 else FEW_OUTPUTS
+        light = _Probing.of(problem, tolerance, FEW_INPUTS, most(outputs), probes // PAIR, rng)
+        if tables := light.quickly():
+            return tables
+    if n <= SMALL and m <= SMALL:
+        return [one_by_one(problem, tolerance, range(n), range(m))]
+    probing = _Probing.of(problem, tolerance, SMALL, most(SMALL), probes, rng)
+    finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
+    apart = _apart(problem, tolerance, np.flatnonzero(~finite))
+    if not finite.any():
+        return apart
+    return apart + probing.where(finite).tables()
+
+
+def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
+    """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
+    if not len(columns):
+        return []
+    looked = columns[:SMALL]
+    estimate = first_difference(sample_values(problem, axes(looked, problem.point.size)))
+    touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
+    outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
+    return [
+        one_by_one(problem, tolerance, looked, outputs),
+        *_uncompared(len(columns) - len(looked), Reason.TOO_EXPENSIVE),
+    ]
+
+
+def one_by_one(
+    problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
+) -> Comparison:
+    """The entries of some coordinates and outputs."""
+    columns, rows = tuple(map(int, coordinates)), tuple(map(int, outputs))
+    lines, weights = axes(columns, problem.point.size), axes(rows, problem.outputs)
+    return replace(compare_first(problem, lines, weights, tolerance), columns=columns, rows=rows)
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """Random probes, and which coordinates (n,) and outputs (m,) are seen in them.
+
+    Where few are taken together, an error of a small share of each would show, or of the largest one for a coordinate
+    whose derivative is zero, or rounding beside the others. Of many, each source would show an error of a tenth of its
+    own share. With a tolerance, all errors show that it does not allow.
+    """
+
+    table: Comparison
+    coordinates: Array
+    outputs: Array
+
+
+@dataclass(frozen=True)
+class _Probing(Probes):
+    """Probes that are taken quickly, or closely, and narrowed or searched for what they do not show.
+
+    Outputs are taken together, in `probes` random combinations, where there are more than `outputs` of them.
+    """
+
+    outputs: int
+    probes: int
+    rng: np.random.Generator
+
+    @staticmethod
+    def of(
+        problem: Problem, tolerance: Tolerance, inputs: int, outputs: int, probes: int, rng: np.random.Generator
+    ) -> _Probing:
+        """Up to so many inputs and outputs are probed one by one, more in so many random combinations."""
+        n = problem.point.size
+        few = n <= inputs
+        directions = np.eye(n) if few else problem.directions(rng, probes)
+        columns: tuple[int | None, ...] = tuple(range(n)) if few else (None,) * probes
+        return _Probing(problem, tolerance, directions, columns, np.ones(n, bool), outputs, probes, rng)
+
+    def where(self, finite: Array) -> _Probing:
+        """The same where the gradient is finite (n,)."""
+        columns, directions = self.columns, self.directions
+        if None not in columns:
+            columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
+        return replace(self, directions=directions * finite, columns=columns, finite=finite)
+
+    def only(self, coordinates: Array) -> _Probing:
+        """Other random probes, of these coordinates (n,) alone.
+
+        Of a single output, the first follows the signs of the gradient: no entries cancel in a source's share there,
+        while its roundings do.
+        """
+        drawn = directions_at(self.rng, len(self.directions), self.problem.point)
+        if self.problem.outputs == 1:
+            drawn[0] = np.where(self._gradient == 0, drawn[0], np.copysign(drawn[0], self._gradient))
+        return replace(self, directions=drawn * (coordinates & self.finite))
+
+    @cached_property
+    def _gradient(self) -> Array:
+        """The gradient (n,) of a single output."""
+        return np.asarray(self.pulled(np.ones((1, 1)))[0])
+
+    def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
+        return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
+
+    def quickly(self) -> list[Comparison] | None:
+        """The probes beside tight estimates from few values, if all agree and hide nothing.
+
+        Outputs, and then coordinates, that do not show beside the others are taken together once more without them.
+        """
+        estimate = self._tight()
+        if estimate is None:
+            return None
+        rows = self.rows(self._left(estimate))
+        seen: list[_Glance] = []
+        glance = self._glance(estimate, rows)
+        while glance is not None:
+            seen.append(glance)
+            outputs = ~np.any([one.outputs for one in seen], axis=0)
+            coordinates = ~np.any([one.coordinates for one in seen], axis=0)
+            if not (outputs.any() or coordinates.any()):
+                return self._told(seen)
+            if len(seen) > GLANCES or (None not in self.columns and coordinates.any()):
+                # Of many coordinates taken together, a source that is not seen is no matter for a closer look.
+                apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
+                return None if apart else self._told(seen)
+            if outputs.any():
+                glance = self._glance(estimate, self.rows(self._left(estimate) * outputs))
+            else:
+                narrowed = self.only(coordinates)
+                again = narrowed._tight(FAINT * np.max(estimate.little, axis=0))
+                glance = None if again is None else narrowed._glance(again, rows)
+        return None
+
+    def _told(self, seen: Sequence[_Glance]) -> list[Comparison]:
+        """The comparisons of several glances, in each of which a source has a share if it, or a part of it, is new.
+
+        One that is not seen in any has its share in the last.
+        """
+        shown, outputs = np.zeros(self.problem.point.size, bool), np.zeros(self.problem.outputs, bool)
+        tables = []
+        for turn, glance in enumerate(seen):
+            new = (glance.coordinates & ~shown) | (glance.outputs & ~outputs).any() * bool(turn)
+            shown, outputs, last = shown | glance.coordinates, outputs | glance.outputs, turn == len(seen) - 1
+            told = [new[part].any() or (last and not shown[part].all()) for part in self.problem.parts]
+            tables.append(replace(glance.table, shares=np.asarray(glance.table.shares) * told, again=turn > 0))
+        return tables
+
+    def _tight(self, little: Array | float = 0.0) -> Estimate | None:
+        """The derivatives along the directions from few values, where these are enough.
+
+        So they are where the bound is `little` (m,) beside what the outputs do elsewhere.
+        """
+        sampled = partial(self._sampled, QUICK)
+
+        def enough(estimate: Estimate) -> Estimate:
+            least, conclusive = np.maximum(estimate.little, little), sharp_beside(estimate, SHARE, axis=0)
+            return replace(estimate, little=least, conclusive=conclusive | (estimate.bound <= little))
+
+        estimate = first_look(sampled, len(self.directions), enough)
+        return estimate if estimate.conclusive.all() else None
+
+    def _glance(self, estimate: Estimate, rows: PulledBack) -> _Glance | None:
+        """The probes with these cotangents, if they agree.
+
+        They agree within a tenth of what is allowed, so that an error of two tenths would have shown. In float32 the
+        rounding of a loop, whose gradient is expensive, is measured only where its upper bound hides something.
+        """
+        loops = self.problem.in_float64 is not None and not self.problem.in_float64.straight
+        for measured in (False, True) if loops and self.problem.precision <= SINGLE else (True,):
+            table, wrong = self.test(estimate, rows, 0.0, measured=measured)
+            if wrong is not None or not table.where(Verdict.AGREE).all():
+                return None
+            if not self.tolerance.given and not self.close(table, rows).all():
+                return None
+            shown = self.shown(table, rows), self.shown_outputs(table, estimate, rows)
+            if all(one.all() for one in shown):
+                break
+        return _Glance(self.weighed(self.stated(table, rows), rows), *shown)
+
+    def tables(self) -> list[Comparison]:
+        """The probes beside close estimates, and again without what they show, for what does not show beside it."""
+        done, left = np.zeros(self.problem.outputs, bool), self.finite
+        seen: list[_Glance] = []
+        others: list[Comparison] = []
+        for turn in range(1 + GLANCES):
+            probing = self if turn == 0 else self.only(left)
+            glance, further, done = probing._closely(done)
+            others += further
+            if glance is None:
+                break
+            seen, left = [*seen, glance], left & ~glance.coordinates
+            if not left.any() or any(table.any(Verdict.MISMATCH) for table in others):
+                break
+            if None not in self.columns:
+                others += self._too_small(left)
+                break
+        else:
+            others += self._too_small(left) if self.tolerance.given else []
+        return [*self._told(seen), *others]
+
+    def _too_small(self, left: Array) -> list[Comparison]:
+        """Coordinates (n,) of which errors that the tolerance does not allow would not have shown, one by one."""
+        if left.sum() > SMALL or self.problem.outputs > SMALL:
+            return _uncompared(int(left.sum()), Reason.TOLERANCE)
+        return [one_by_one(self.problem, self.tolerance, np.flatnonzero(left), range(self.problem.outputs))]
+
+    def _closely(self, done: Array) -> tuple[_Glance | None, list[Comparison], Array]:
+        """The probes, without the outputs (m,) that are `done`, if any is left, and the comparisons of single entries.
+
+        With these, which outputs are done by then.
+        """
+        sample = sample_values(self.problem, self.directions)
+        estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
+        left = self._left(estimate)
+        rough: Array = np.asarray(~estimate.conclusive.all(axis=0)) | done
+        rounding: Array = np.zeros((len(self.directions), len(left)))
+
+        def tested() -> tuple[PulledBack, Comparison, tuple[int, int] | None]:
+            rows = self.rows(left * ~rough)
+            return rows, *self.test(estimate, rows, rounding)
+
+        rows, table, wrong = tested()
+        if wrong is not None:
+            if not self.problem.smooth:
+                rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
+            if table.lost is None:
+                # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
+                own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+                measured = own.beside(table.difference - table.bound, table.difference + table.bound)
+                rounding = np.minimum(np.maximum(measured, own.lost), ROUNDING * np.asarray(table.contribution))
+            rows, table, wrong = tested()
+        searched: list[Comparison] = []
+        while wrong is not None and len(searched) < SEARCHES:
+            line, row = wrong
+            lost = rounding if table.lost is None else table.lost
+            located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]))
+            if located is None:
+                break
+            output, coordinate = located
+            found = replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True)
+            # The probe has been granted the rounding that is measured: an allowance for more leaves it unexplained.
+            searched.append(found.marked(found.where(Verdict.AGREE), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED))
+            if found.any(Verdict.MISMATCH):
+                break
+            rough[output] = True
+            rows, table, wrong = tested()
+        others = [*searched, *self._outputs_one_by_one(np.flatnonzero(rough & ~done))]
+        kept = _of_some_output(self.stated(table, rows), rows.weights)
+        return None if kept is None else _Glance(kept, self.shown(table, rows), ~rough), others, rough
+
+    def _left(self, estimate: Estimate) -> Array:
+        if self.problem.outputs <= self.outputs:
+            return np.eye(self.problem.outputs)
+        sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
+        return cotangents(self.rng, self.probes, sizes)
+
+    def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
+        """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
+        share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
+
+        def difference(masked: Array) -> tuple[Array, Array]:
+            estimate = first_difference(sample_values(self.problem, masked[None, :]))
+            bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
+            return np.where(weight == 0, 0.0, estimate.value[0]), np.where(weight == 0, 0.0, bound)
+
+        return locate_entry(difference, lambda w: self.pulled(w[None, :])[0], direction, weight, rng=self.rng)
+
+    def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
+        """Outputs that are not smooth, or not conclusive, along a probe."""
+        looked = outputs[:ROWS]
+        tables = _uncompared(len(outputs) - len(looked), Reason.TOO_EXPENSIVE)
+        if not len(looked):
+            return tables
+        rows = axes(looked, self.problem.outputs)
+        if None in self.columns:
+            return tables + self._split(self.directions[0], rows, looked)
+        table = compare_first(self.problem, self.directions, rows, self.tolerance)
+        return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
+
+    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
+        """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
+        pulled = self.pulled(rows)
+        n, tests, tables = direction.size, 0, []
+        waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
+        most = min(SPLITS, max(1, SPLIT_VALUES // (n * len(FIRST.offsets))))
+        while waiting and tests < most:
+            part, still = waiting.pop(0)
+            if len(part) == 1:
+                single[part] = True
+                continue
+            tests += 1
+            line = (direction * np.isin(np.arange(n), part))[None, :]
+            values, autodiff = Lines(self.problem, line, rows[still], self.tolerance).values, line @ pulled[still].T
+            sample = sample_values(self.problem, line, values)
+            rounding = ulp_rounding(autodiff, self.problem.precision)
+            entries = compare(autodiff, first_difference(sample), Tolerance(), rounding, factor=1.0)
+            shares = shares_of(line, pulled[still], self.problem.parts, entries.little)
+            entries = replace(entries, columns=(None,), rows=tuple(map(int, outputs[still])), shares=shares)
+            clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
+            if self.tolerance.given:
+                each = PulledBack(rows[still], pulled[still], lambda: None)
+                clear &= replace(self, directions=line).tolerated(entries, each)[0][:, part].all(axis=1)
+            if clear.any():
+                tables.append(entries.kept(clear, axis=1))
+            if not clear.all():
+                middle = len(part) // 2
+                waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
+        if single.any():
+            tables.append(one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
+        return tables + _uncompared(sum(len(part) * len(still) for part, still in waiting), Reason.TOO_EXPENSIVE)
+
+
+def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
+    """The comparison of combinations with these weights, without those in which no output is left; None for none."""
+    shown: Array = np.asarray(weights.any(axis=1))
+    if shown.all():
+        return table
+    return table.kept(shown, axis=1) if shown.any() else None
+
+
+def _uncompared(count: int, reason: Reason) -> list[Comparison]:
+    """A number of entries that were not compared, and the reason."""
+    if not count:
+        return []
+    blank = np.full((count, 1), np.nan)
+    table = Comparison.agreeing(blank, blank, blank, blank)
+    table = table.marked(np.ones((count, 1), bool), Verdict.INCONCLUSIVE, reason)
+    return [replace(table, columns=(None,) * count, rows=(None,))]

@@ -1,0 +1,396 @@
+"""Second derivatives beside two estimates: quickly, and closely where that leaves a doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+
+from gradcheck.autodiff.left_vectors import LeftVectors
+from gradcheck.autodiff.reverse import Gradients
+from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
+from gradcheck.numerics.one_sided import classify
+from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
+from gradcheck.numerics.sampling import QUICK, SECOND, Sample
+from gradcheck.problem.problem import Problem
+from gradcheck.result import Reason, Verdict
+from gradcheck.typing import Array
+from gradcheck.verdict import filters
+from gradcheck.verdict.closer import closer_look, reach
+from gradcheck.verdict.filters import filtered, without_nan
+from gradcheck.verdict.lines import (
+    BEYOND,
+    Lines,
+    curvature_estimate,
+    first_look,
+    quick_estimate,
+    scaled_by_values,
+    sharp_beside,
+    slope_estimate,
+    ulp_rounding,
+    with_constants,
+    with_inner_rounding,
+)
+from gradcheck.verdict.own_rounding import Derivative, OwnRounding, Surroundings, taken_in_float64
+from gradcheck.verdict.resolution import shares_of_parts
+from gradcheck.verdict.suspicion import (
+    UNSMOOTH,
+    VACUOUS,
+    Evidence,
+    drowned,
+    moves,
+    residue,
+    rough_lines,
+    worst_coordinates,
+)
+from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.triangulation import beyond_gaps, narrow_gaps, noisy_gaps, triangulated
+
+WIDE = 4096
+"""Beyond so many coordinates a column is compared by its products with parts of a random left vector, each as long."""
+
+MOST, BESIDE = 0.5, 0.6
+"""Where more of a column is in doubt, a row beyond the finest step of the first comes next, else one between them."""
+
+SHARE, SHARE_OF_PRODUCTS = 1e-10, 1e-9
+"""A bound of this part of the largest entry of its column is as good as a tight one.
+
+Products with left vectors sum thousands of roundings, of which one always is unlucky; another row costs as many
+gradients of a large function again.
+"""
+
+
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
+    """The comparisons of second derivatives, a line a coordinate.
+
+    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes. Of
+    few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
+    """
+    rng = np.random.default_rng(0)
+    n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
+    few = n <= FEW_INPUTS
+    # The first that are drawn, as at first order, whose values serve again.
+    directions = np.eye(n) if few else problem.directions(rng, pairs)
+
+    def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
+        # As far as a line moves a coordinate, so much of an error with respect to it shows.
+        farthest = max(float(lines.max()), -float(lines.min()))
+        allowed = tolerance if tolerance.atol is None else replace(tolerance, atol=tolerance.atol * farthest)
+        if n <= WIDE:
+            return compare_second(problem, lines, weight, allowed, output)
+        (left,) = problem.directions(rng, 1)
+        return _until_wrong(_projected(problem, line[None, :], weight, allowed, left, output) for line in lines)
+
+    def one_by_one() -> list[Comparison]:
+        return [table for output, weight in enumerate(np.eye(m)) for table in compared(directions, weight, output)]
+
+    if m == 1:
+        return compared(directions, np.ones(1))
+    if few and m <= FEW_OUTPUTS:
+        return one_by_one()
+    lines = [directions] * pairs if few else directions[:, None]
+    weights = cotangents(rng, pairs, np.ones(m))
+    tables = _until_wrong(compared(line, weight) for line, weight in zip(lines, weights, strict=True))
+    if m <= FEW_OUTPUTS and _wrong(tables) and _wrong(named := one_by_one()):
+        return named
+    return tables
+
+
+def _until_wrong(columns: Iterable[list[Comparison]]) -> list[Comparison]:
+    """The comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
+    tables: list[Comparison] = []
+    for column in columns:
+        tables += column
+        if _wrong(column):
+            break
+    return tables
+
+
+def _wrong(tables: Iterable[Comparison]) -> bool:
+    return any(table.any(Verdict.MISMATCH) for table in tables)
+
+
+def _projected(
+    problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
+) -> list[Comparison]:
+    """The second derivative along a line (1, n) by its products with parts of `left` (n,), and what is wrong there.
+
+    Products that are wrong beside entries which are wrong say the same once more.
+    """
+    found = []
+    vectors = LeftVectors(left, line[0], WIDE, sources=problem.parts)
+    for table in compare_second(problem, line, cotangent, tolerance, output, vectors):
+        alone = np.array([[column is not None] for column in table.columns])
+        if (table.where(Verdict.MISMATCH) & alone).any():
+            table = replace(table, searched=True)
+        else:
+            alone[-1] = True  # the direction itself
+        found.append(table.kept(np.any(alone | ~table.where(Verdict.MISMATCH), axis=1), axis=0))
+    return found
+
+
+def compare_second(
+    problem: Problem,
+    directions: Array,
+    cotangent: Array,
+    tolerance: Tolerance,
+    output: int | None = None,
+    left: LeftVectors | None = None,
+) -> list[Comparison]:
+    """Compare the second derivative of <w, f> along directions (k, n), for one cotangent w (m,), with two estimates.
+
+    `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
+    coordinate, or, with a single direction, a left vector. Directions along which everything agrees with tight
+    estimates from few values are done with; the others are looked at closely, with the coordinates that look worst
+    beside the left vectors, and first with these values alone where they are grossly off. Of these a second comparison,
+    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    WrongShapeError.
+    """
+    lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
+    products = problem.products(cotangent, directions)
+    tables, agrees, widest, grossly_off = [], np.zeros(len(directions), bool), np.ones(len(directions)), False
+    if not problem.batched:
+        entries, agrees, widest = _second_quickly(lines, products)
+        agreeing, others = (combined(itemgetter(some), entries) for some in (agrees, ~agrees))
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), agreeing, products.some(agrees), output)]
+        grossly_off = others.grossly_off
+    if agrees.all():
+        return tables
+    close = lines.some(~agrees)
+    if left is not None:
+        suspects = worst_coordinates(close, products.values[0], widest)
+        close = replace(close, left=replace(left, coordinates=suspects.tolist()))
+    doubtful = products.some(~agrees)
+    found = _grossly(close, doubtful, output) if grossly_off else []
+    if not found:
+        gradients, values = replace(close, gradients=True).sample(), close.sample()
+        estimates = first_difference(gradients), curvature_estimate(values)
+        found = compare_products(close, doubtful, gradients, values, estimates, output)
+    return tables + found
+
+
+def _grossly(lines: Lines, products: Gradients, output: int | None) -> list[Comparison]:
+    """The comparisons beside the samples of a quick look; none where these do not decide that everything is wrong."""
+    autodiff, precision = lines.seen(products.values), lines.problem.precision
+    gradients = replace(lines, gradients=True).sample(QUICK)
+    estimate = first_difference(gradients)
+    entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, precision), factor=1.0)
+    if not entries.grossly_off:
+        return []
+    values = lines.sample(QUICK)
+    found = compare_products(lines, products, gradients, values, (estimate, curvature_estimate(values)), output)
+    return found if all(table.decided_wrong for table in found) else []
+
+
+def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:
+    """The entries, the directions (k,) along which all agree with tight estimates, and a shrink.
+
+    Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
+    misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
+    passed over. Values are cheap, and first order may have them: gradients' steps shrink (k,) to well within a radius.
+    """
+    autodiff, values = lines.seen(products.values), lines.sample(QUICK)
+
+    def valued(places: Array, shrink: Array) -> Sample:
+        known = len(places) == len(values.step) and (shrink == 1).all()
+        return values if known else lines.sampled(QUICK, places, shrink)
+
+    radius = first_look(valued, len(lines.directions)).radius[:, 0]
+    widest = np.where(radius > 0, np.minimum(radius / (QUICK.ratio * values.step), 1.0), 1.0)
+
+    def sampled(places: Array, shrink: Array) -> Sample:
+        return replace(lines, gradients=True).sampled(QUICK, places, widest[places] * shrink)
+
+    share = SHARE if lines.left is None else SHARE_OF_PRODUCTS
+
+    def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
+        estimate = scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
+        sharp = estimate.bound <= share * np.abs(estimate.value)
+        estimate = replace(estimate, conclusive=estimate.conclusive | sharp)
+        return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
+
+    estimate = quick_estimate(sampled, len(lines.directions), enough)
+    # Near thousands of kinks a row before the first is smooth; of many entries a few are unlucky in any one row.
+    oblique, doubtful = np.count_nonzero(lines.directions, axis=1) > 1, np.mean(~estimate.conclusive, axis=1)
+    again, closer = np.flatnonzero(oblique & (doubtful > 0)), np.where(doubtful > MOST, BEYOND, BESIDE)
+    if len(again):
+        other = quick_estimate(
+            lambda places, shrink: sampled(again[places], closer[again[places]] * shrink),
+            len(again),
+            lambda estimate: enough(estimate, again),
+        )
+        estimate = estimate.replaced(again, estimate.lines(again).better(other))
+    entries = _with_what_is_lost(lines, autodiff, estimate)
+    agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
+    diagonal = _diagonal(lines, autodiff, curvature_estimate(values), entries)
+    unclear = np.flatnonzero(agrees & ~diagonal.where(Verdict.AGREE)[:, 0])
+    if len(unclear):
+        some, beside = lines.some(unclear), combined(itemgetter(unclear), entries)
+        values = some.sample()
+        diagonal = _diagonal(some, autodiff[unclear], curvature_estimate(values), beside)
+        wrong = diagonal.where(Verdict.MISMATCH)
+        agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
+    return entries, agrees, widest
+
+
+def _products(lines: Lines) -> Derivative:
+    """Autodiff's second derivatives along the lines, as they are seen."""
+    (cotangent,) = lines.cotangents
+    return lambda problem, point: lines.seen(problem.products(cotangent, lines.directions, point).values)
+
+
+def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Comparison:
+    """Autodiff beside a tight estimate, with what a low precision is seen to lose of it, if that leaves enough."""
+    problem = lines.problem
+    rounding = ulp_rounding(autodiff, problem.precision)
+    entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
+    if not entries.any(Verdict.MISMATCH) or (exact := taken_in_float64(problem, _products(lines))) is None:
+        return entries
+    with np.errstate(invalid="ignore", over="ignore"):
+        lost = np.nan_to_num(np.abs(autodiff - exact), posinf=0.0)
+    sizes = np.abs(estimate.value)
+    little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
+    lost = np.where(entries.where(Verdict.MISMATCH) & (lost <= little), lost, 0.0)
+    return compare(autodiff, estimate, lines.tolerance, np.maximum(rounding, lost), factor=EXCLUSION)
+
+
+def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate, entries: Comparison) -> Comparison:
+    """The second derivatives along each direction twice, made of the entries, beside second differences of values."""
+    twice, precision = lines.twice(autodiff), lines.problem.precision
+    alone = compare(twice, curvature, Tolerance(), ulp_rounding(twice, precision), factor=EXCLUSION)
+    return _tolerated(alone, entries, lines)
+
+
+def _tolerated(diagonal: Comparison, entries: Comparison, lines: Lines) -> Comparison:
+    """The diagonal, which agrees where errors of the entries that do not matter may add up to what it is off by."""
+    if not lines.tolerance.given or not diagonal.any(Verdict.MISMATCH):
+        return diagonal
+    wanted = lines.twice(lines.tolerance.of(entries.difference), bounds=True)
+    close = np.abs(diagonal.autodiff - diagonal.difference) <= wanted + diagonal.bound
+    return diagonal.marked(diagonal.where(Verdict.MISMATCH) & close, Verdict.AGREE)
+
+
+def _table(
+    lines: Lines, entries: Comparison, products: Gradients, output: int | None, alone: str | None = None
+) -> Comparison:
+    """Entries (directions, coordinates) as a comparison with a line a coordinate or left vector."""
+    columns: tuple[int | None, ...]
+    table = replace(combined(np.transpose, entries), rows=(output,) * len(lines.directions), alone=alone)
+    if lines.left is None:
+        columns = tuple(range(lines.directions.shape[1]))
+    else:
+        columns = (*lines.left.coordinates, *[None] * (len(lines.left) - len(lines.left.coordinates)))
+        (values,) = products.values
+        largest = lines.left.over(np.maximum, lambda left, at: np.abs(left * np.nan_to_num(values[at])))
+        table = replace(table, contribution=largest[:, None], shares=shares_of_parts(table, lines.left))
+    return replace(table, columns=columns, directions=lines.directions)
+
+
+def compare_products(
+    lines: Lines,
+    products: Gradients,
+    gradients: Sample,
+    values: Sample,
+    estimates: tuple[Estimate, Estimate],
+    output: int | None = None,
+) -> list[Comparison]:
+    """Compare autodiff's products (k, n) with the first difference of its gradients and the second one of values.
+
+    Triangulation: autodiff of autodiff is wrong only if no independent estimate supports it. Cheap while everything
+    agrees.
+    """
+    problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
+    estimate = scaled_by_values(with_constants(estimates[0], gradients), values, lines)
+    rounding = ulp_rounding(autodiff, problem.precision)
+    wide = close = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    rough = np.zeros((len(directions), 1), bool) if problem.smooth else rough_lines(lines, gradients, values)
+    sampled = replace(lines, gradients=True).sampled
+    closer = estimate if rough.all() else closer_look(sampled, gradients, estimate, SECOND[gradients.stencil])
+    if closer is not estimate:
+        close = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
+    entries, agreed = close, wide.where(Verdict.AGREE)
+    diagonal = _diagonal(lines, autodiff, estimates[1], close)
+    alone = None
+    # Where the function is not twice differentiable along a direction, its second derivative is not checked.
+    if rough.all():
+        entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
+    elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
+        entries, diagonal = _second_closely(lines, autodiff, gradients, values, rough)
+        diagonal = _tolerated(diagonal, entries, lines)
+        entries, alone = triangulated(entries, diagonal, lines)
+        differ = agreed != close.where(Verdict.AGREE)
+        entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
+        entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
+        connected, left = products.connected, lines.left
+        if left is not None:
+            connected = left.over(np.logical_or, lambda v, at: (v != 0) & products.connected[0, at])[None, :]
+        entries, diagonal = entries.named(~connected), diagonal.named()
+    entries = without_nan(entries, gradients, values)
+    found = [_table(lines, entries, products, output, alone)]
+    if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
+        one = replace(found[0], columns=(None,), contribution=None, shares=None)
+        found.append(combined(lambda _, others: np.transpose(others), one, diagonal))
+    return found
+
+
+def _second_closely(
+    lines: Lines, autodiff: Array, gradients: Sample, values: Sample, rough: Array
+) -> tuple[Comparison, Comparison]:
+    """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters.
+
+    Beside gradients that contradict on lines that are not `rough` (k, 1), values count only where they agree.
+    """
+    of_gradients, problem = replace(lines, gradients=True), lines.problem
+    own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
+    twice, second = own.twice(lines), SECOND[gradients.stencil]
+    of_values, of_slopes = lines.sample(second), of_gradients.sample(second)
+    both_values = with_inner_rounding(lines, values, of_values, enough=twice.settled(curvature_estimate))
+    both_gradients = with_inner_rounding(of_gradients, gradients, of_slopes, enough=own.settled(slope_estimate))
+    step, of_terms = reach(lines, both_values[1]), partial(residue, problem, both_values[1], lines.cotangents)
+    beside_gradients = Evidence(
+        lines=of_gradients,
+        samples=both_gradients,
+        estimate=slope_estimate,
+        own=own,
+        residue=of_terms(step * lines.lengths),
+        beside=of_terms(step * lines.lengths, of_any=True),
+        values=both_values,
+        everywhere=(lines, gradients),
+        moving=moves(lines.directions),
+    )
+    beside_values = replace(
+        beside_gradients,
+        lines=replace(lines, tolerance=Tolerance()),
+        samples=both_values,
+        estimate=curvature_estimate,
+        own=twice,
+        residue=of_terms(step**2),
+        beside=of_terms(step**2, of_any=True),
+    )
+    slopes_of = [
+        scaled_by_values(slope_estimate(one), other, lines)
+        for one, other in zip(both_gradients, both_values, strict=True)
+    ]
+    entries = (
+        beside_gradients.compare(closer_look(of_gradients.sampled, one, wide))
+        for one, wide in zip(both_gradients, slopes_of, strict=True)
+    )
+    diagonal = (
+        beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
+    )
+    confirmed_entries = confirmed(*entries)
+    suspected = filtered(confirmed_entries, beside_gradients, filters.GRADIENT_DIFFERENCES)
+    compared = filtered(suspected, beside_gradients, filters.SWING)
+    wrong, doubtful, left = (table.where(Verdict.MISMATCH) for table in (confirmed_entries, suspected, compared))
+    noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
+    curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
+    if curvatures.any(Verdict.MISMATCH):
+        if aliased.any():
+            noisy |= aliased & ~beside_values.refutes(curvatures.autodiff)
+        gaps = noisy_gaps(compared, noisy), narrow_gaps(compared, slopes_of[0], beside_gradients, beside_values)
+        curvatures = beyond_gaps(curvatures, np.maximum(*gaps), lines)
+    chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
+    return compared, filtered(curvatures, beside_values, chosen)

@@ -1,0 +1,253 @@
+"""From comparisons to an order's result: findings at their worst element, a verdict, a resolution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isnan, nan
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import parts_of
+from gradcheck.autodiff.sources import Source
+from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
+from gradcheck.typing import Array
+from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
+from gradcheck.verdict.tables import Comparison, Tolerance, combined
+
+TERMS = 4
+"""So many elements of a direction are named."""
+
+NONE_GIVEN = Tolerance()
+CONTRADICTING = "of the three estimates {} stands alone"
+
+
+def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
+    """The source (with the part of a complex number), the element behind a coordinate, and what moves with it."""
+    if coordinate is None:
+        return "a combination of inputs", None, ""
+    rest = coordinate
+    for source in sources:
+        if rest < source.count:
+            return source.place(rest)
+        rest -= source.count
+    raise IndexError(f"no source holds coordinate {coordinate}")
+
+
+def direction_text(sources: Sequence[Source], direction: Array) -> str:
+    """A direction (n,) as a sum over its elements, such as "0.5 x[0] - 0.75 x[2]"; the first few of many."""
+    moving, terms = np.flatnonzero(direction), []
+    for coordinate in map(int, moving[:TERMS]):
+        name, index, _ = element_of(sources, coordinate)
+        factor = float(direction[coordinate])
+        size = "" if abs(factor) == 1 else f"{abs(factor):.3g} "
+        terms.append(
+            ("- " if factor < 0 else "+ ") + size + name + (f"[{', '.join(map(str, index))}]" if index else "")
+        )
+    text = re.sub("^- ", "-", " ".join(terms).removeprefix("+ "))
+    return text + (f" + … ({len(moving)} terms)" if len(moving) > TERMS else "")
+
+
+def summarise(
+    order: int,
+    comparisons: Sequence[Comparison],
+    sources: Sequence[Source],
+    *,
+    notes: tuple[str, ...] = (),
+    explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
+    tolerance: Tolerance = NONE_GIVEN,
+) -> OrderResult:
+    """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe).
+
+    `tolerance` is what was asked for, as far as a note has to name it.
+    """
+    comparisons, sights, errors = seen_by_source(comparisons, parts_of([source.count for source in sources]), tolerance)
+    whole = combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
+    findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, comparisons, sources)]
+    findings.sort(key=lambda finding: list(Kind).index(finding.kind))
+    left = _left(comparisons)
+    inconclusive = np.concatenate(list(map(np.ravel, left)))
+    hidden = 0 if findings else sum(one.hidden for one in sights)
+    causes = {*whole.cause[inconclusive].tolist(), *([Reason.TOO_COARSE.value] if hidden else [])}
+    reasons = tuple(reason for reason in Reason if reason.value in causes)
+    alone = next((table.alone for table in comparisons if table.alone is not None), None)
+    if alone is not None:
+        notes = (*notes, CONTRADICTING.format(alone))
+    probed = [table for table in comparisons if table.behind]
+    if probed:
+        behind = sum(table.behind for table in probed if not table.again)
+        tests = sum(table.verdict.size for table in probed)
+        notes = (*notes, f"{behind} entries were compared together, in {tests} random combination{'s' * (tests > 1)}")
+    kinks = int(np.sum(whole.at_kink))
+    if kinks:
+        notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
+    if Reason.TOLERANCE in reasons:
+        notes = (*notes, _too_fine(tolerance, comparisons))
+    if Reason.TOO_COARSE in reasons:
+        notes = (*notes, _too_coarse(sources, sights))
+    resolution, relative = _resolution(comparisons, whole, errors)
+    return OrderResult(
+        order=order,
+        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if reasons else Verdict.AGREE,
+        findings=tuple(findings),
+        reasons=reasons,
+        notes=notes,
+        resolution=resolution,
+        relative_resolution=relative,
+        by_source=tuple(
+            SourceResolution(source.name, *(nan if isnan(one) else one for one in (sight.absolute, sight.relative)))
+            for source, sight in zip(sources, sights, strict=True)
+        ),
+        compared=max(sum(map(_compared, comparisons, left)) - hidden, 0),
+        inconclusive=int(np.sum(inconclusive)) + hidden,
+    )
+
+
+def _left(comparisons: Sequence[Comparison]) -> list[Array]:
+    """The inconclusive entries, without probes that failed where a search found a wrong entry behind them."""
+    located = any(map(_found_wrong, comparisons))
+    return [
+        table.where(Verdict.INCONCLUSIVE)
+        & ~(table.where(Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED) & (located and table.behind > 0))
+        for table in comparisons
+    ]
+
+
+def _found_wrong(table: Comparison) -> bool:
+    return table.searched and table.any(Verdict.MISMATCH)
+
+
+def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
+    """What the tolerance asks for where it is finer than what is seen, at the entry that is seen worst."""
+    worst, said = 0.0, ""
+    for table in comparisons:
+        seen = np.where(table.where(Verdict.INCONCLUSIVE, Reason.TOLERANCE), table.allowed, 0.0)
+        place = np.unravel_index(int(np.argmax(seen)), seen.shape)
+        if seen[place] > worst:
+            worst = float(seen[place])
+            wanted = float(tolerance.of(table.difference)[place])
+            said = f"errors of {wanted:.1e} count, and this check sees {worst:.1e}"
+            if table.behind:  # what counts in a probe is its largest term
+                said = f"smaller errors count than the {worst:.1e} that this check sees"
+    said = said or "errors count that are too small to show beside the others"
+    return f"with {tolerance} {said} at best; give a larger one"
+
+
+def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
+    """Of which sources too little is seen, and what helps."""
+    blurred = [
+        (f"{sight.over:.2g} times its own derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
+        for source, sight in zip(sources, sights, strict=True)
+        if sight.coarse or sight.hidden
+    ]
+    some = ", ".join(blurred[:TERMS]) + (f", and {len(blurred) - TERMS} more" if len(blurred) > TERMS else "")
+    return (
+        f"the least error that would be a mismatch is {some}, where a tenth is asked for; float64, fewer inputs or "
+        "variables at once, or more probes= show more"
+    )
+
+
+def _compared(table: Comparison, left: Array) -> int:
+    """How many entries were compared: all behind probes, if these were, with the wrong one that was found there."""
+    if _found_wrong(table) or table.again:
+        return 0
+    inconclusive = int(np.sum(left))
+    return table.behind if table.behind and not inconclusive else table.verdict.size - inconclusive
+
+
+def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Sequence[Array]) -> tuple[float, float]:
+    """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
+    # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
+    least = np.concatenate(list(map(np.ravel, errors)))
+    seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least) & np.isfinite(whole.autodiff)
+    contributions = [np.nan if table.contribution is None else _of_probes(table) for table in comparisons]
+    shapes = [table.verdict.shape for table in comparisons]
+    contribution = np.concatenate(
+        [np.ravel(np.broadcast_to(*pair)) for pair in zip(contributions, shapes, strict=True)]
+    )
+    plain = np.isnan(contribution)
+    scale = np.where(plain, np.max(np.abs(whole.difference[seen & plain]), initial=0.0), contribution)
+    scaled = seen & (scale > 0)
+    nothing = float("nan")
+    return (
+        float(np.max(least[seen])) if seen.any() else nothing,
+        float(np.max(least[scaled] / scale[scaled])) if scaled.any() else nothing,
+    )
+
+
+def _of_probes(table: Comparison) -> Array:
+    """The largest term of each probe; zero where all of them are next to zero."""
+    contribution = np.asarray(table.contribution)
+    return contribution if table.shares is None else np.where(next_to_zero(table), 0.0, contribution)
+
+
+def undecided(order: int, reason: Reason, note: str) -> OrderResult:
+    """An order at which nothing could be compared."""
+    return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
+
+
+def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
+    """An order whose derivative could not be taken, or has a wrong shape."""
+    finding = Finding(kind, order, source, None, None, None, None, None, None, reason)
+    return OrderResult(order=order, verdict=Verdict.MISMATCH, findings=(finding,))
+
+
+def _worst(
+    order: int, comparisons: Sequence[Comparison], sources: Sequence[Source]
+) -> list[tuple[Finding, int | None]]:
+    """For each input and kind: the finding at its worst entry and its coordinate."""
+    groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
+    for table in comparisons:
+        wrong = table.where(Verdict.MISMATCH)
+        if wrong.any():
+            excess = table.excess()
+            for line, row in zip(*np.nonzero(wrong), strict=True):
+                finding = _finding(order, table, sources, int(line), int(row))
+                entry = float(excess[line, row]), finding, table.columns[line]
+                groups.setdefault((finding.input, finding.kind), []).append(entry)
+    searched, worst = any(table.searched for table in comparisons), []
+    for group in groups.values():
+        _, finding, coordinate = max(group, key=lambda entry: entry[0])
+        count = f"; {len(group)} entries are wrong, this one by the most error bounds" if len(group) > 1 else ""
+        count = "; found among random probes, at least this entry is wrong" if searched else count
+        worst.append((replace(finding, reason=finding.reason + count), coordinate))
+    return worst
+
+
+def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int, row: int) -> Finding:
+    kind = Kind(str(table.cause[line, row]))
+    source, index, also = element_of(sources, table.columns[line])
+    other = ""
+    if table.directions is not None:
+        way = direction_text(sources, table.directions[row])
+        other = f"; the other derivative goes along {way}"
+        if table.columns[line] is None:
+            source, other = f"the direction {way}", "; both derivatives go along it"
+    if table.alone is not None:
+        other += f"; {CONTRADICTING.format(table.alone)}"
+    numbers = table.autodiff, table.difference, table.bound, table.allowed
+    autodiff, difference, bound, allowed = (float(array[line, row]) for array in numbers)
+    given = "None" if kind is Kind.MISSING else told_apart(autodiff, difference, 10)[0]
+    estimate = estimate_text(difference, bound, autodiff)
+    if kind is Kind.SUBDIFFERENTIAL:
+        estimate = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
+    return Finding(
+        kind=kind,
+        order=order,
+        input=source,
+        index=index,
+        output=table.rows[row],
+        autodiff=None if kind is Kind.MISSING else autodiff,
+        difference=difference,
+        bound=bound,
+        allowed=allowed,
+        reason=f"autodiff gives {given}, {estimate}{other}",
+        also=also,
+    )
+
+
+def estimate_text(difference: float, bound: float, beside: float = nan) -> str:
+    """The estimate in words, with as many digits as tell it from the number that stands beside it."""
+    text = told_apart(difference, beside, 10)[0]
+    return f"the finite-difference estimate is {text} (error at most {bound:.1e})"

@@ -1,0 +1,203 @@
+"""What the false-positive filters look at: a suspicion, with all that was sampled and measured around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
+from gradcheck.numerics.one_sided import ROUGH, OneSided, Smoothness, classify, confirm, constant
+from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.sampling import FINE, QUICK, Sample, Stencil, slices
+from gradcheck.problem.problem import Problem
+from gradcheck.typing import Array
+from gradcheck.verdict.lines import LITTLE, Lines, ulp_rounding
+from gradcheck.verdict.own_rounding import OwnRounding
+from gradcheck.verdict.tables import EXCLUSION, Comparison, compare
+
+VACUOUS = 0.1
+"""Rounding above this share of the derivative leaves nothing to compare."""
+
+DROWNED = 0.01
+"""Noise above this share of a gradient leaves nothing of its own derivative."""
+
+ULPS = 2.0
+"""A residue of so many units in the last place of the cancelled terms is rounding."""
+
+FINER = 2.0**-20
+"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+
+NEARER = 2.0**-10
+"""A row so much finer than the finer one shows no more than a stair."""
+
+ESTIMATED, AT_A_TIME = 4096, 65536
+"""The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
+
+SUSPECTS = 8
+"""So many coordinates are looked at behind products that are wrong."""
+
+UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
+"""What a function that is not twice differentiable looks like along a line."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
+
+    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
+    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may
+    leave of a derivative, `beside` what those of any output may leave: so little is next to zero beside the others.
+    `values` are the samples of the function itself. `everywhere` has all directions that were looked at closely,
+    not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
+    coordinate.
+    """
+
+    lines: Lines
+    samples: Sequence[Sample]
+    estimate: Callable[[Sample], Estimate]
+    own: OwnRounding
+    residue: Array
+    beside: Array
+    values: Sequence[Sample]
+    everywhere: tuple[Lines, Sample]
+    moving: Array
+
+    def compare(self, estimate: Estimate) -> Comparison:
+        """Autodiff beside an estimate; one that resolves errors of a given tolerance is conclusive."""
+        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
+        tolerance = self.lines.tolerance
+        if tolerance.given:
+            resolves = EXCLUSION * (estimate.bound + rounding) <= tolerance.of(estimate.value)
+            estimate = replace(estimate, conclusive=estimate.conclusive | resolves)
+        return compare(self.own.autodiff, estimate, tolerance, rounding, factor=EXCLUSION)
+
+    def little(self, difference: Array) -> Array:
+        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        problem, sample = self.lines.problem, self.samples[0]
+        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+        rounded = np.maximum(LITTLE * problem.precision * sizes, self.beside)
+        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
+
+    @cached_property
+    def finer(self) -> Sample:
+        """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
+        return self.row(FINER)
+
+    def row(self, shrink: Array | float, stencil: Stencil | None = None) -> Sample:
+        """A sample on a finer row that starts at so much of the usual step, of values that are no better."""
+        sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
+        return replace(sample, floor=self.samples[0].floor)
+
+    @cached_property
+    def closer(self) -> Estimate:
+        """The estimate on that row."""
+        return self.estimate(self.finer)
+
+    def refutes(self, slope: Array, shrink: Array | None = None) -> Array:
+        """Whether the estimate on a finer row is another one, within its bound; not where that row cannot tell."""
+        closer = self.closer if shrink is None else self.estimate(self.row(shrink))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(closer.value - slope) > closer.bound)
+
+    @cached_property
+    def nearest(self) -> Array:
+        """Of what kind the function itself is for values on such a row, (k, c)."""
+        rows = replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
+        return classify(rows).kind
+
+    @cached_property
+    def coarse_sides(self) -> list[OneSided]:
+        """The one-sided sequences of both samples."""
+        return [classify(sample) for sample in self.samples]
+
+    @cached_property
+    def sides(self) -> list[OneSided]:
+        """The same, without the kinks that a finer row shows to be smooth."""
+        if not np.isin(self.coarse_sides[0].kind, ROUGH).any():
+            return self.coarse_sides
+        finer = classify(self.finer)
+        return [confirm(side, finer) for side in self.coarse_sides]
+
+
+def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array, *, of_any: bool = False) -> Array:
+    """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
+
+    With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
+    are divided. A function that is zero but for rounding on the whole sample, such as a vanishing imaginary part, does
+    not show its terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a
+    float64 form whose inner values are perturbed by its units.
+    """
+    weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
+    terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
+    size = np.max(magnitudes(problem.point)) * weights
+    nothing = constant(sample) & (terms <= EXCLUSION * ULPS * problem.precision * size)
+    terms = np.where(nothing, size, terms)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        measured = problem.in_float64 is not None and problem.in_float64.rounds_inside
+        precision = problem.roundoff if measured else problem.precision
+        return np.asarray(EXCLUSION * ULPS * precision * terms / lengths)
+
+
+def moves(directions: Array) -> Array:
+    """How far some lines move each coordinate, (n,)."""
+    return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
+
+
+def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
+    """Where the function is not twice differentiable along a line, (k, 1).
+
+    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
+    finer row shows to be smooth lies beside the point.
+    """
+    sides = classify(values), classify(gradients)
+    rough = _unsmooth(*sides)
+    suspects = np.flatnonzero(rough)
+    if suspects.size:
+        lines = lines.some(suspects)
+        rows = (one.sample(FINE[values.stencil], shrink=FINER) for one in (lines, replace(lines, gradients=True)))
+        finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
+        rough[suspects] = _unsmooth(*finer)
+    return rough[:, None]
+
+
+def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
+    """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
+    kinked = gradients.kind == Smoothness.KINK
+    return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
+
+
+def drowned(sample: Sample) -> Array:
+    """Where the row scatters by more than a part of its finest values, (k, c): these are rounding for the most part."""
+    noise = rounding_of(replace(sample, floor=0.0)).values[-1]
+    fine = np.abs([sample.left[:, -1], sample.right[:, -1]])
+    return np.asarray(noise > DROWNED * np.max(fine, axis=0))
+
+
+def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
+    """The coordinates where second derivatives (n,) along a line miss estimates from the quick look's gradients most.
+
+    Of very many, those whose crude differences they miss most are estimated. The quick look's steps `shrink` (1,).
+    """
+    sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
+    granted = ulp_rounding(autodiff, line.problem.precision) + TINY
+
+    def some(places: Array | slice) -> Sample:
+        return replace(sample, values=sample.values[:, :, places])
+
+    def worst(count: int, places: Array, value: Array, error: Array) -> Array:
+        missed = np.abs(autodiff[places] - value) / (error + granted[places])
+        missed[~np.isfinite(autodiff[places])] = np.inf
+        return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
+
+    places = np.arange(autodiff.size)
+    if places.size > ESTIMATED:
+        crude = np.concatenate([crude_difference(some(part)) for part in slices(places.size, AT_A_TIME)], axis=2)
+        places = worst(ESTIMATED, places, *crude[:, 0])
+    estimate = first_difference(some(places))
+    return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])

@@ -1,0 +1,142 @@
+"""From tables to findings, a verdict and a resolution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gradcheck.autodiff.sources import Source
+from gradcheck.result import Finding, Kind, Reason, Result, Verdict
+from gradcheck.verdict.resolution import MARGIN
+from gradcheck.verdict.summary import broken, direction_text, element_of, summarise, undecided
+from gradcheck.verdict.tables import GRANTED, WORD, Comparison, Tolerance
+
+SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
+AGREE, INCONCLUSIVE, MISMATCH = Verdict
+
+
+def table(verdict: list[Verdict], cause: list[str], *, searched: bool = False) -> Comparison:
+    """One output, coordinates from 0: autodiff the same as, or 0 against, 1, 2, 3, …"""
+    count = len(verdict)
+    difference = np.arange(1.0, count + 1)[:, None]
+    blank = np.full((count, 1), 0.1)
+    agrees = np.array([[one is AGREE] for one in verdict])
+    whole = Comparison.agreeing(agrees * difference, difference, blank / 10, blank)
+    whole = replace(whole, columns=tuple(range(count)), rows=(0,), searched=searched)
+    return replace(whole, verdict=np.array(verdict, WORD)[:, None], cause=np.array(cause, WORD)[:, None])
+
+
+def test_places_of_coordinates() -> None:
+    assert element_of(SOURCES, 1) == ("x", (1,), "")
+    assert element_of(SOURCES, 2) == ("z (real part)", (0, 0), "")
+    assert element_of(SOURCES, 5) == ("z (imaginary part)", (0, 1), "")
+    assert element_of(SOURCES, None) == ("a combination of inputs", None, "")
+    with pytest.raises(IndexError, match="coordinate 6"):
+        element_of(SOURCES, 6)
+
+
+def test_one_finding_an_input_and_kind_at_its_worst_element() -> None:
+    wrong, missing = Kind.WRONG_VALUE, Kind.MISSING
+    result = summarise(1, [table([MISMATCH] * 3, [wrong, wrong, missing])], SOURCES)
+    assert [(finding.kind, finding.element) for finding in result.findings] == [
+        (Kind.MISSING, "z (real part)[0, 0]"),
+        (Kind.WRONG_VALUE, "x[1]"),
+    ]
+    assert result.findings[1].reason.endswith("; 2 entries are wrong, this one by the most error bounds")
+    assert result.verdict == "mismatch"
+
+
+def test_an_entry_found_by_search_is_at_least_one() -> None:
+    result = summarise(1, [table([MISMATCH], [Kind.WRONG_VALUE], searched=True)], SOURCES)
+    assert "at least this entry is wrong" in result.findings[0].reason
+
+
+def test_verdict_and_counts() -> None:
+    kinked = replace(table([AGREE, INCONCLUSIVE, AGREE], ["", Reason.STAIRCASE, ""]), at_kink=np.eye(3, 1, -2) > 0)
+    result = summarise(1, [kinked], SOURCES, notes=("said",))
+    assert (result.verdict, result.compared, result.inconclusive) == ("inconclusive", 2, 1)
+    assert result.reasons == (Reason.STAIRCASE,)
+    assert result.notes == ("said", "1 of 3 entries lie at a kink, between the one-sided slopes")
+    # Only the entry that agrees shows how precise the estimates are.
+    assert result.resolution == pytest.approx(MARGIN * 0.1)
+    assert result.relative_resolution == pytest.approx(MARGIN * 0.1)
+    assert summarise(1, [table([AGREE], [""])], SOURCES).verdict == "agree"
+
+
+def test_probes_quote_their_resolution_by_the_largest_contribution() -> None:
+    plain = table([AGREE], [""])
+    probe = replace(plain, columns=(None,), rows=(None,), contribution=np.array([[0.01]]))
+    assert summarise(1, [probe], SOURCES).relative_resolution == pytest.approx(4 * GRANTED * MARGIN * 10.0)
+    assert summarise(1, [plain], SOURCES).relative_resolution == pytest.approx(MARGIN * 0.1)
+
+
+def test_findings_may_be_explained() -> None:
+    seen = []
+
+    def explain(finding: Finding, coordinate: int | None) -> Finding:
+        seen.append(coordinate)
+        return finding
+
+    summarise(1, [table([AGREE, MISMATCH], ["", Kind.WRONG_VALUE])], SOURCES, explain=explain)
+    assert seen == [1]
+
+
+def test_orders_without_entries() -> None:
+    assert undecided(2, Reason.NOT_DETERMINISTIC, "why").verdict == "inconclusive"
+    assert broken(1, Kind.RAISES, "x", "boom").findings[0].kind is Kind.RAISES
+    both = Result({1: summarise(1, [table([AGREE], [""])], SOURCES), 2: undecided(2, Reason.STAIRCASE, "why")})
+    assert both.verdict == "inconclusive"
+    assert set(both.resolution) == {1, 2}
+
+
+def test_a_direction_is_named_by_its_elements() -> None:
+    assert direction_text(SOURCES, np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])) == "x[1]"
+    assert direction_text(SOURCES, np.array([-0.5, 0.75, 0.0, 0.0, 0.0, 0.0])) == "-0.5 x[0] + 0.75 x[1]"
+    assert direction_text(SOURCES, np.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0])) == "0.5 x[0] - x[1]"
+    assert direction_text(SOURCES, np.full(6, 2.0)).endswith(" + 2 z (imaginary part)[0, 0] + … (6 terms)")
+
+
+def test_second_order_says_what_was_differentiated() -> None:
+    wrong = table([MISMATCH], [Kind.WRONG_VALUE])
+    way = np.array([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0]])
+    (mixed,) = summarise(2, [replace(wrong, columns=(0,), directions=way)], SOURCES).findings
+    assert mixed.element == "x[0]"
+    assert mixed.reason.endswith("; the other derivative goes along 0.5 x[1]")
+    (twice,) = summarise(2, [replace(wrong, columns=(None,), directions=way)], SOURCES).findings
+    assert twice.element == "the direction 0.5 x[1]"
+    assert twice.reason.endswith("; both derivatives go along it")
+
+
+def test_the_estimate_that_contradicts_the_others_is_named() -> None:
+    alone = replace(table([MISMATCH], [Kind.WRONG_VALUE]), alone="autodiff of autodiff")
+    result = summarise(2, [table([AGREE], [""]), alone], SOURCES)
+    assert result.notes == ("of the three estimates autodiff of autodiff stands alone",)
+    assert result.findings[0].reason.endswith("; of the three estimates autodiff of autodiff stands alone")
+
+
+def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them() -> None:
+    probes = table([AGREE, INCONCLUSIVE], ["", Reason.ILL_CONDITIONED])
+    probes = replace(probes, columns=(None, None), rows=(None,), behind=30)
+    wrong = table([MISMATCH], [Kind.WRONG_VALUE], searched=True)
+    result = summarise(1, [probes, wrong], SOURCES)
+    assert (result.verdict, result.compared, result.inconclusive, result.reasons) == ("mismatch", 30, 0, ())
+    assert result.resolution == pytest.approx(4 * GRANTED * MARGIN * 0.1), "a failing probe has none"
+    for comparisons in ([probes], [probes, table([AGREE], [""], searched=True)]):
+        result = summarise(1, comparisons, SOURCES)
+        assert (result.verdict, result.inconclusive, result.reasons) == ("inconclusive", 1, (Reason.ILL_CONDITIONED,))
+
+
+def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
+    fine = table([INCONCLUSIVE, AGREE], [Reason.TOLERANCE, ""])
+    result = summarise(1, [fine], SOURCES, tolerance=Tolerance(rtol=0.01, atol=0.002))
+    assert result.reasons == (Reason.TOLERANCE,)
+    assert result.notes == (
+        "with rtol=0.01 and atol=0.002 errors of 1.2e-02 count, and this check sees 1.0e-01 at best; give a larger one",
+    )
+    probes = replace(fine, columns=(None, None), rows=(None,), behind=30)
+    *_, note = summarise(1, [probes], SOURCES, tolerance=Tolerance(rtol=0.01)).notes
+    assert note == (
+        "with rtol=0.01 smaller errors count than the 1.0e-01 that this check sees at best; give a larger one"
+    )
