@@ -21,6 +21,7 @@ from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.region import names
 from gradcheck.diagnosis.known_defect import dependent_on, kernel_use, library_uses
 from gradcheck.problem.opening import refuse_graph
+from gradcheck.tracing.kernels import PYTHON
 from gradcheck.tracing.library_functions import OPERATIONS
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import recorded
@@ -28,7 +29,6 @@ from gradcheck.tracing.user_code import place_of
 
 COMPILED = ("__forward_", "__inference_")
 """How TensorFlow begins the names of functions that it compiles."""
-PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
 """What the names of functions contain that compute nothing of a saved model's own."""
 WITHOUT_LINE = "in no line of the code that was given"

@@ -15,14 +15,8 @@ from gradcheck.autodiff.reverse import not_registered
 from gradcheck.defects.kernel_defects import KernelCall, bites, defects_of
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
+from gradcheck.tracing.kernels import GRADIENT_ZERO
 
-FLAT = frozenset(
-    (
-        *("StopGradient", "PreventGradient", "ZerosLike", "OnesLike", "Floor", "Ceil", "Round", "Rint"),
-        *("FloorDiv", "TruncateDiv", "_EagerConst", "Const"),
-    )
-)
-"""Kernels that have no gradient because it is zero, or because somebody asked for none."""
 NOT_SAVED = (
     "the gradient that it has under tf.custom_gradient was not saved with it (experimental_custom_gradients=False)"
 )
@@ -85,7 +79,11 @@ class KernelUse:
 
     def lost(self) -> tuple[LostDerivative, ...]:
         """The derivatives that the kernel does not have, as TensorFlow's symbolic gradients tell."""
-        if self.kernel in FLAT or not self.differentiable or any(one.HasField("func") for one in self._settings):
+        if (
+            self.kernel in GRADIENT_ZERO
+            or not self.differentiable
+            or any(one.HasField("func") for one in self._settings)
+        ):
             return ()
         if self.brought is not None:
             return () if self.brought else (LostDerivative(1, "raises", NOT_SAVED),)

@@ -34,6 +34,7 @@ from gradcheck.diagnosis.unconnected import dependence, kept_between_calls
 from gradcheck.diagnosis.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
+from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -56,8 +57,6 @@ STEP = 2.0**-10
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """What Python and NumPy compute, where a tensor is asked for."""
-OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "TensorListLength")
-"""Operations whose outputs do not depend on the values of their inputs."""
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
@@ -265,7 +264,7 @@ def _step_between(source: CallSource) -> RecordedOperation | None:
 
     path = dependency_path(events, call.targets, source.tensor, changed)
     steps = (found.operation for found in path_breaks(events, path, None))
-    return next((one for one in steps if not one.states_written and one.name not in rules.STOPPED), None)
+    return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
 
 
 def _made_of(source: CallSource) -> str:

@@ -21,6 +21,7 @@ from gradcheck.problem.opening import open_function
 from gradcheck.problem.problem import Problem
 from gradcheck.result import OrderResult, Reason, Verdict
 from gradcheck.tracing.blame_time import BlameTime
+from gradcheck.tracing.kernels import ONE_TRIANGLE
 from gradcheck.tracing.rerun import widened
 from gradcheck.tracing.state import state_restored
 from gradcheck.typing import Array
@@ -38,8 +39,6 @@ RIGHT = 1e6
 """So many roundings of the products that are summed are no suspicion at a glance."""
 ONE = np.ones((1, 1))
 DRAWS = 4
-SELF_ADJOINT = ("Cholesky",)
-"""Operations of a self-adjoint matrix, of which they read one triangle, and give a gradient for both."""
 NOT_ALONE = "it cannot run by itself"
 NO_COTANGENT = "the cotangent that reached it is not finite"
 FEW, TOGETHER = 64, 4
@@ -229,6 +228,6 @@ def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any
 
 def _constrained(factor: Factor, moved: Sequence[Any]) -> tuple[Any, ...]:
     """The tensors that are moved, in the sets in which the operation's gradient takes them to lie."""
-    of_matrix = factor.operation.name in SELF_ADJOINT
+    of_matrix = factor.operation.name in ONE_TRIANGLE
     pairs = zip(factor.moved, moved, strict=True)
     return tuple(hermitian(tensor) if of_matrix and position == 0 else tensor for position, tensor in pairs)

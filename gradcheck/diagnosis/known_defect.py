@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.result import Cause, Diagnosis
+from gradcheck.tracing.kernels import GRADIENT_ZERO
 from gradcheck.tracing.library_functions import LibraryCall
 from gradcheck.tracing.record import CodeRecord, RecordedOperation, key
 from gradcheck.tracing.user_code import at
@@ -60,11 +61,9 @@ def library_uses(
 
 def dependent_on(sources: Iterable[object], operations: Iterable[RecordedOperation]) -> Set[int]:
     """What tells those tensors and variables from all others that depend on the sources so that gradients pass."""
-    from gradcheck.defects.kernel_use import FLAT
-
     found = {key(source) for source in sources}
     for one in operations:
-        if one.name not in FLAT and any(key(tensor) in found for tensor in one.inputs):
+        if one.name not in GRADIENT_ZERO and any(key(tensor) in found for tensor in one.inputs):
             found |= {key(output) for output in one.outputs if output.dtype.is_floating or output.dtype.is_complex}
     return found
 

@@ -14,7 +14,6 @@ from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.diagnosis.known_defect import recognised
 from gradcheck.diagnosis.not_finite_remedies import remedy_for
 from gradcheck.diagnosis.not_finite_value import (
-    SELECTS,
     ValueOrigin,
     as_array,
     element_text,
@@ -23,6 +22,7 @@ from gradcheck.diagnosis.not_finite_value import (
     origin_of,
 )
 from gradcheck.result import Cause, Diagnosis
+from gradcheck.tracing.kernels import WHERE
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.tracing.user_code import at
 
@@ -138,7 +138,7 @@ def _unused(record: CodeRecord, operation: RecordedOperation) -> tuple[RecordedO
     reached = {key(output) for output in operation.outputs}
     for later in record.operations[operation.number + 1 :]:
         if later.derivative == operation.derivative and any(key(one) in reached for one in later.inputs):
-            if later.name in SELECTS:
+            if later.name in WHERE:
                 return later, key(later.inputs[2]) in reached
             reached |= {key(output) for output in later.outputs}
     return None, False

@@ -21,17 +21,13 @@ from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_
 from gradcheck.diagnosis.not_finite_remedies import CAME_IN, remedy_for_value
 from gradcheck.diagnosis.unconnected import variable_name
 from gradcheck.result import Cause, Diagnosis
-from gradcheck.tracing.record import READS, CodeRecord, RecordedOperation, key
+from gradcheck.tracing.kernels import MOVING, OF_INTEGERS, READING, WHERE
+from gradcheck.tracing.record import CodeRecord, RecordedOperation, key
 from gradcheck.tracing.rerun import argument_names, rerun
 from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import place_of
 from gradcheck.typing import Array
 
-SELECTS = ("Select", "SelectV2")
-MOVING = ("StridedSlice", "Slice", "GatherV2", "GatherNd", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Identity")
-"""Operations that choose and move elements."""
-OF_INTEGERS = ("Cast",)
-"""Operations that make a value that is not finite of numbers that are not floating."""
 HARMLESS = 0.5
 """It stands in for numbers that are not finite, to see what comes of the others."""
 
@@ -185,14 +181,14 @@ def _walk(
         if operation.name.startswith("Assign") and operation.name.endswith("VariableOp"):
             for handle in written if behind or operation.name == "AssignVariableOp" else ():
                 needed.pop(key(handle))
-        elif operation.name in READS and (held := record.variables.get(key(operation.inputs[0]))) is not None:
+        elif operation.name in READING and (held := record.variables.get(key(operation.inputs[0]))) is not None:
             needed[key(operation.inputs[0])], readers[key(operation.inputs[0])] = held, operation
         for one in behind:
             needed[key(one)], readers[key(one)] = one, operation
         for output in made:
             del needed[key(output)]
         tensor = next(filter(_spoilt, made), None)
-        if tensor is None or operation.name in READS:
+        if tensor is None or operation.name in READING:
             continue
         if behind and _has_nan(tensor) and not any(map(_has_nan, inputs)):
             of_infinity = ValueOrigin(tensor, operation, True, len(path))
@@ -209,7 +205,7 @@ def _held(tensor: Any) -> bool:
 
 def _selected(operation: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
     """The inputs, or of tf.where those of which what is not finite is selected."""
-    if operation.name not in SELECTS:
+    if operation.name not in WHERE:
         return list(inputs)
     chosen, branches = np.asarray(operation.inputs[0].numpy()), operation.inputs[1:]
     pairs = zip((chosen, ~chosen), branches, strict=True)

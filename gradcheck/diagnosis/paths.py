@@ -12,14 +12,13 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from gradcheck.tracing.interception import DERIVATIVES
+from gradcheck.tracing.kernels import GRADIENT_NONE
 from gradcheck.tracing.record import HostRead, RecordedEvent, RecordedOperation, TapeChange, WatchEvent, key
 from gradcheck.tracing.user_code import names_on, only_shown
 
 Changed = Callable[[int, int], bool | None]
 """Whether an output of an operation (by their numbers) depends on the source; None where it is not known."""
 
-FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
-"""Operations whose registered gradient is None."""
 NUMBERS = "biufc"
 """The kinds of NumPy's dtypes that are numbers."""
 
@@ -47,7 +46,7 @@ def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[in
     if operation.backward is None and not has_gradient(operation.name):
         return False
     if not all(hasattr(part, "_numpy") for part in (*operation.inputs, *operation.outputs)):
-        return operation.name not in FLAT
+        return operation.name not in GRADIENT_NONE
     return any(operation.passes(output, tensor) for output in outputs)
 
 

@@ -23,6 +23,7 @@ from gradcheck.diagnosis.tape_rules import (
 )
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding
+from gradcheck.tracing.kernels import HOLDERS, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -35,10 +36,6 @@ from gradcheck.tracing.user_code import Line, at, file_owner, place_of, quoted, 
 
 STEPWISE = (Cause.DTYPE, Cause.NOT_DIFFERENTIABLE)
 """Causes of breaks whose values move only in steps."""
-STOPPED = ("StopGradient", "PreventGradient")
-"""Operations that send no gradient back, and pass small moves on."""
-HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
-"""How the names of operations begin that keep what they are given."""
 
 
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
@@ -77,7 +74,7 @@ def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
     found = {(first.cause, first.place): first}
     for step in sorted(steps.values(), key=lambda one: one.number):
         cut = _diagnosis(wrong, step, PATH_RULES)
-        of_a_library = step.name in STOPPED and not _written(step)
+        of_a_library = step.name in STOPPING and not _written(step)
         if cut is not None and cut.cause not in STEPWISE and not of_a_library:
             found.setdefault((cut.cause, cut.place), cut)
     return [cut for cut in found.values() if cut is not first]
@@ -108,7 +105,7 @@ def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
 
 def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """tf.stop_gradient."""
-    if step.name not in STOPPED:
+    if step.name not in STOPPING:
         return None
     passed = "lets the value through, not the gradient"
     if _written(step):

@@ -24,6 +24,7 @@ from gradcheck.hunt.evaluation import single, values_of
 from gradcheck.hunt.graph_json import from_document
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.result import Verdict
+from gradcheck.tracing.kernels import RIGHT_GRADIENT
 from gradcheck.tracing.record import RecordedOperation
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.single_operation import executed
@@ -39,15 +40,6 @@ SQUARED = (tf.float32, tf.float64, tf.complex64, tf.complex128)
 """The types of outputs whose derivatives are checked."""
 SETTING_TYPES = ("int", "bool", "string", "list(int)")
 """The types of a kernel's attributes that say what it computes."""
-RIGHT = frozenset(
-    (
-        *("Const", "Identity", "IdentityN", "Cast", "Reshape", "ExpandDims", "Squeeze", "Transpose", "StridedSlice"),
-        *("Pack", "Unpack", "ConcatV2", "Split", "SplitV", "Shape", "Size", "Rank", "Range", "Fill", "ZerosLike"),
-        *("OnesLike", "Real", "Imag", "Conj", "Complex", "AddV2", "Sub", "Mul", "RealDiv", "Neg", "Square", "Exp"),
-        *("Sum", "Max", "Softmax", "Equal", "NotEqual", "LogicalAnd", "FloorMod", "BroadcastTo", "Sin"),
-    )
-)
-"""Kernels whose own derivatives are right, where an operation runs them beside the one that its regions are about."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +222,10 @@ def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, A
     record = recorded(lambda *tensors: single(spec)(*tensors, **attributes), [tf.constant(one) for one in arguments])
     if record.error is not None:
         return
-    kernels = [one for one in record.operations if one.name not in RIGHT or one.name in spec.gradients]
+    kernels = [one for one in record.operations if one.name not in RIGHT_GRADIENT or one.name in spec.gradients]
     own = [one for one in kernels if one.name in spec.gradients] if len(kernels) > 1 else kernels
     read = frozenset(id(one) for event in record.operations for one in event.inputs) | {id(record.result)}
-    plain = {one.name for one in record.operations} <= RIGHT | {one.name for one in own}
+    plain = {one.name for one in record.operations} <= RIGHT_GRADIENT | {one.name for one in own}
     kernel = own[0] if len(own) == 1 and plain else RecordedOperation(0, "", (), ())
     yield KernelSample([np.asarray(one) for one in arguments], attributes, kernel, read)
 

@@ -23,6 +23,7 @@ from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.coordinates import farthest
 from gradcheck.progress import counted
+from gradcheck.tracing.kernels import HARMLESS_STATE
 from gradcheck.tracing.perturbation import perturbing
 from gradcheck.tracing.wengert_list import Compute, WengertList
 from gradcheck.typing import Array
@@ -69,8 +70,6 @@ BLOCK_BYTES = 2**20
 TOGETHER_SECONDS = 0.05
 """One call takes as many points as would take this time one by one: Ctrl-C and progress wait no longer."""
 
-STATELESS = {"StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"}
-"""Operations that TensorFlow calls stateful and that change nothing, but for the functions that they call."""
 
 Rows = slice | list[int]
 
@@ -335,7 +334,7 @@ class TracedGraph:
 
 def _changes_something(operation: str) -> bool:
     definition = op_def_registry.get(operation)  # None: a function, whose nodes are looked at themselves
-    return definition is not None and definition.is_stateful and operation not in STATELESS
+    return definition is not None and definition.is_stateful and operation not in HARMLESS_STATE
 
 
 def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> TracedGraph:

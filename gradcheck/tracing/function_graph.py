@@ -10,11 +10,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from gradcheck.tracing.retraced import CALLS, LOOPS, called_graph, gradient_in_graph, needed
+from gradcheck.tracing.kernels import CALLS, CONDITIONALS, GIVEN, LOOPS
+from gradcheck.tracing.retraced import called_graph, gradient_in_graph, needed
 from gradcheck.tracing.single_operation import run_alone
-
-BRANCHES = ("If", "StatelessIf")
-GIVEN = ("Placeholder", "NoOp")
 
 
 class Inside(Protocol):
@@ -68,7 +66,7 @@ class EagerGraph:
         inputs = [known[tensor.ref()] for tensor in op.inputs]
         if op.type in CALLS:
             return self._within(op, "f", inputs)
-        if op.type in BRANCHES:
+        if op.type in CONDITIONALS:
             chosen, *rest = inputs
             return self._within(op, "then_branch" if tf.cast(chosen, tf.bool) else "else_branch", rest)
         if op.type in LOOPS:
@@ -148,7 +146,7 @@ def _called(op: Any) -> list[Any]:
 def _attributes(op: Any) -> Iterator[str]:
     if op.type in CALLS:
         yield "f"
-    elif op.type in BRANCHES:
+    elif op.type in CONDITIONALS:
         yield from ("then_branch", "else_branch")
     elif op.type in LOOPS:
         yield from ("cond", "body")

@@ -1,136 +1,122 @@
-"""The kernels that TensorFlow has in single precision only, as the same functions in float64.
+"""Facts about TensorFlow's kernels, by their names: the only place of the library that lists them.
 
-Each takes the traced operation and its inputs, the floating ones in float64, and gives the operation's outputs; None
-for outputs that only its own gradient reads. What is not supported raises NotImplementedError.
+Operations of the hunt's catalogue have their facts beside them; `float64_kernels` has the float64 forms of kernels in
+single precision, `diagnosis.not_finite_remedies` what to write instead of one that gives NaN or infinity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+# Values
 
-import numpy as np
-import tensorflow as tf
+CONSTANTS = frozenset(("Const", "_EagerConst"))
+SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
+"""Kernels that depend on no more than the shapes of their inputs, which are the same at all points."""
+OF_SHAPES = SHAPES | {"VariableShape", "ZerosLike", "OnesLike", "TensorListLength"}
+"""Kernels whose outputs do not depend on the values of their inputs."""
 
-LARGEST = 2**24
-"""A linear kernel's matrix has at most so many elements."""
+ROUNDING = frozenset(("Floor", "Ceil", "Round", "Rint"))
+"""Kernels that give whole numbers, and are constant but for jumps."""
+STEPS = ROUNDING | {"Sign"}
+"""Kernels that are constant but for jumps, of those that have a derivative or look as if they had one."""
 
-
-def _channels_last(op: Any) -> None:
-    if not op.get_attr("data_format").endswith(b"C"):
-        raise NotImplementedError(op.get_attr("data_format"))
-
-
-def _single_pixels(op: Any, images: Any) -> tuple[list[int], Any]:
-    """The sizes of images (batch, …, channels), and as many images of one channel that are one at a single pixel."""
-    sizes = images.shape[1:-1].as_list()
-    if None in sizes or int(np.prod(sizes)) ** 2 > LARGEST:
-        raise NotImplementedError(f"{op.type} of images of {sizes}")
-    count = int(np.prod(sizes))
-    return sizes, tf.constant(np.eye(count + 1, count, dtype=np.float32).reshape(count + 1, *sizes, 1))
-
-
-def linear(op: Any, inputs: list[Any]) -> list[Any]:
-    """A kernel that combines the pixels of images, by what it makes of each single pixel."""
-    images, *rest = inputs
-    sizes, single = _single_pixels(op, images)
-    names = [argument.name for argument in op.op_def.input_arg]
-    given = {attribute.name: op.get_attr(attribute.name) for attribute in op.op_def.attr if attribute.name != "T"}
-    rest = [tf.cast(one, traced.dtype) for one, traced in zip(rest, list(op.inputs)[1:], strict=True)]
-    results = getattr(tf.raw_ops, op.type)(**dict(zip(names, [single, *rest], strict=True)), **given)
-    flat = tf.reshape(images, [-1, int(np.prod(sizes)), tf.shape(images)[-1]])
-    return [tf.einsum("p...,bpc->b...c", tf.cast(results[:-1, ..., 0], tf.float64), flat)]
-
-
-def cropped(op: Any, inputs: list[Any]) -> list[Any]:
-    """CropAndResize, which is linear in the images; what lies outside of them has a value of its own."""
-    images, boxes, indices, size = inputs
-    sizes, single = _single_pixels(op, images)
-    count, crops = single.shape[0], tf.shape(boxes)[0]
-    results = tf.raw_ops.CropAndResize(
-        image=single,
-        boxes=tf.repeat(tf.cast(boxes, tf.float32), count, axis=0),
-        box_ind=tf.tile(tf.range(count), [crops]),
-        crop_size=size,
-        method=op.get_attr("method"),
-        extrapolation_value=op.get_attr("extrapolation_value"),
+SELECTING = frozenset(
+    (
+        *("Max", "Min", "NthElement", "SegmentMax", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"),
+        *("TensorScatterMax", "TensorScatterMin"),
     )
-    weights = tf.cast(tf.reshape(results, [crops, count, size[0], size[1]]), tf.float64)
-    outside = weights[:, -1:]
-    flat = tf.gather(tf.reshape(images, [-1, int(np.prod(sizes)), tf.shape(images)[-1]]), indices)
-    inside = tf.einsum("kphw,kpc->khwc", weights[:, :-1] - outside, flat)
-    return [inside + outside[:, 0, :, :, tf.newaxis]]
+)
+"""Kernels whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
+What they select has lost no digits."""
+WHERE = frozenset(("Select", "SelectV2"))
+"""Kernels that take each element of one of two tensors."""
+MOVING = frozenset(
+    ("StridedSlice", "Slice", "GatherV2", "GatherNd", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Identity")
+)
+"""Kernels that choose and move elements."""
 
+# Rounding
 
-def normalized(op: Any, inputs: list[Any]) -> list[Any]:
-    """FusedBatchNorm, in all versions: the batch is normalized with its biased variance, the unbiased one is kept."""
-    _channels_last(op)
-    x, scale, offset, mean, variance = inputs
-    kept = [mean, variance]
-    if op.get_attr("is_training"):
-        axes = list(range(x.shape.rank - 1))
-        count = tf.cast(tf.size(x) / tf.size(scale), tf.float64)
-        old, share = kept, tf.constant(op.get_attr("exponential_avg_factor"), tf.float64)
-        mean, variance = tf.reduce_mean(x, axes), tf.math.reduce_variance(x, axes)
-        kept = [mean, variance * (count / tf.maximum(count - 1, 1))]
-        if op.get_attr("exponential_avg_factor") != 1.0:
-            kept = [(1 - share) * before + share * now for before, now in zip(old, kept, strict=True)]
-    y = (x - mean) * (tf.math.rsqrt(variance + op.get_attr("epsilon")) * scale) + offset
-    return [y, *kept, *[None] * (len(op.outputs) - 3)]
+EXACT = frozenset().union(
+    SELECTING,
+    STEPS,
+    MOVING,
+    WHERE,
+    ("IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
+    ("Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split", "SplitV", "Pad", "PadV2"),
+    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg"),
+)
+"""Kernels that round nothing: perturbed, they would break ties that no rounding breaks."""
+OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
+"""Kernels whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element."""
+DECOMPOSING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
+"""Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
+other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
+NORMWISE = DECOMPOSING.union(
+    ("MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
+    ("MatrixDeterminant", "LogMatrixDeterminant", "Cholesky"),
+)
+"""Kernels that give the exact result for a matrix beside the given one, by units of its largest element.
 
+This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
+"""
+ONE_TRIANGLE = frozenset(("Cholesky",))
+"""Kernels of a self-adjoint matrix, of which they read one triangle, and give a gradient for both."""
+BITWISE = frozenset(("Bitcast", "NextAfter", "DecodeRaw", "AsString"))
+"""Kernels whose result depends on how a number is represented."""
+OF_INTEGERS = frozenset(("Cast",))
+"""Kernels that may make a floating value that is not finite of numbers that are not floating."""
 
-def response_normalized(op: Any, inputs: list[Any]) -> list[Any]:
-    """LRN: divided by a power of the sum of squares over the neighbouring channels."""
-    (x,) = inputs
-    radius = min(op.get_attr("depth_radius"), x.shape[-1] - 1)
-    near = tf.linalg.band_part(tf.ones([x.shape[-1]] * 2, tf.float64), radius, radius)
-    squares = tf.einsum("...c,cd->...d", tf.square(x), near)
-    return [x / (op.get_attr("bias") + op.get_attr("alpha") * squares) ** op.get_attr("beta")]
+# Gradients
 
+STOPPING = frozenset(("StopGradient", "PreventGradient"))
+"""Kernels that send no gradient back, and pass small moves on."""
+GRADIENT_NONE = ROUNDING.union(("FloorDiv", "TruncateDiv"), ("ArgMax", "ArgMin"))
+"""Kernels whose registered gradient is None."""
+GRADIENT_ZERO = ROUNDING.union(STOPPING, CONSTANTS, ("FloorDiv", "TruncateDiv"), ("ZerosLike", "OnesLike"))
+"""Kernels that have no gradient because it is zero, or because it is to be stopped."""
+RIGHT_GRADIENT = frozenset(
+    (
+        *("Const", "Identity", "IdentityN", "Cast", "Reshape", "ExpandDims", "Squeeze", "Transpose", "StridedSlice"),
+        *("Pack", "Unpack", "ConcatV2", "Split", "SplitV", "Shape", "Size", "Rank", "Range", "Fill", "ZerosLike"),
+        *("OnesLike", "Real", "Imag", "Conj", "Complex", "AddV2", "Sub", "Mul", "RealDiv", "Neg", "Square", "Exp"),
+        *("Sum", "Max", "Softmax", "Equal", "NotEqual", "LogicalAnd", "FloorMod", "BroadcastTo", "Sin"),
+    )
+)
+"""Kernels whose gradient is right, where an operation runs them beside the one that a known defect is about."""
 
-def pooled(op: Any, inputs: list[Any]) -> list[Any]:
-    """AvgPool3D and MaxPool3D: over planes, then across them, since windows are boxes."""
-    _channels_last(op)
-    (x,) = inputs
-    pool = tf.nn.avg_pool2d if op.type == "AvgPool3D" else tf.nn.max_pool2d
-    (_, deep, *window, _), (_, step, *strides, _) = op.get_attr("ksize"), op.get_attr("strides")
-    padding, (depth, *plane) = op.get_attr("padding").decode(), x.shape[1:].as_list()
-    planes = pool(tf.reshape(x, [-1, *plane]), window, strides, padding)
-    high, wide, channels = planes.shape[1:]
-    columns = pool(tf.reshape(planes, [-1, depth, high * wide, channels]), [deep, 1], [step, 1], padding)
-    return [tf.reshape(columns, [-1, columns.shape[1], high, wide, channels])]
+# Control flow and state
 
-
-def lstm(op: Any, inputs: list[Any]) -> list[Any]:
-    """BlockLSTM and BlockLSTMV2, which differ in the order of their gates: all steps of a layer."""
-    length, x, state, h, w, *peepholes, b = inputs
-    order, bias = ("ifgo", 0.0) if op.type == "BlockLSTMV2" else ("igfo", op.get_attr("forget_bias"))
-    into_i, into_f, into_o = peepholes if op.get_attr("use_peephole") else [tf.zeros([], tf.float64)] * 3
-    clip, steps = op.get_attr("cell_clip"), []
-    for step in range(x.shape[0]):
-        gate = dict(zip(order, tf.split(tf.concat([x[step], h], 1) @ w + b, 4, axis=1), strict=True))
-        i, f = tf.sigmoid(gate["i"] + state * into_i), tf.sigmoid(gate["f"] + bias + state * into_f)
-        candidate = tf.tanh(gate["g"])
-        state = f * state + i * candidate
-        state = tf.clip_by_value(state, -clip, clip) if clip > 0 else state
-        o, inner = tf.sigmoid(gate["o"] + state * into_o), tf.tanh(state)
-        h = o * inner
-        steps.append([tf.where(step < length, one, 0.0) for one in (i, state, f, o, candidate, inner, h)])
-    return [tf.stack(kept) for kept in zip(*steps, strict=True)]
-
-
-def multiplied(op: Any, inputs: list[Any]) -> list[Any]:
-    """SparseMatMul, of dense matrices with many zeros."""
-    return [tf.matmul(*inputs, op.get_attr("transpose_a"), op.get_attr("transpose_b"))]
-
-
-IN_FLOAT64: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
-    **dict.fromkeys(("ResizeBilinear", "ResizeBicubic", "ScaleAndTranslate"), linear),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), normalized),
-    **dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), lstm),
-    "CropAndResize": cropped,
-    "LRN": response_normalized,
-    **dict.fromkeys(("AvgPool3D", "MaxPool3D"), pooled),
-    "SparseMatMul": multiplied,
+CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
+LOOPS = frozenset(("While", "StatelessWhile"))
+CONDITIONALS = frozenset(("If", "StatelessIf"))
+BRANCHES = {
+    **dict.fromkeys(CONDITIONALS, ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
-"""By the operation's type."""
+"""Kernels that run one of several functions, with the attributes that hold these."""
+GIVEN = frozenset(("Placeholder", "NoOp"))
+"""Nodes of a graph that compute nothing."""
+HARMLESS_STATE = frozenset(("StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"))
+"""Kernels that TensorFlow calls stateful and that change nothing, but for the functions that they call."""
+READING_VALUES = frozenset(("ReadVariableOp", "ResourceGather"))
+"""Kernels that give a variable's value, or rows of it."""
+READING = READING_VALUES.union(("ResourceGatherNd", "VariableShape"))
+"""Kernels that take a variable's handle beside other inputs, or alone, and leave its value alone."""
+ASSIGNING = frozenset(("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"))
+UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
+"""Beginnings of the names of kernels that give variables another value."""
+HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
+"""Beginnings of the names of kernels that keep what they are given."""
+
+# Python, files and tables
+
+PYTHON = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
+"""Kernels that call a Python function."""
+WRITING_FILES = frozenset(
+    (
+        *("WriteFile", "Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"),
+        *("SaveDataset", "SaveDatasetV2", "DatasetToTFRecord"),
+    )
+)
+CHANGING_TABLES = frozenset(("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"))
+"""Kernels that change a table, which is no variable."""

@@ -21,49 +21,10 @@ from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.tracing.interception import functions_run_eagerly, gradients_looked_up, patched
+from gradcheck.tracing.kernels import DECOMPOSING, EXACT, NORMWISE, OF_ROWS, SELECTING, STEPS
 
 UNIT = 2 * ROUNDOFF["float64"]
 
-SELECTING = frozenset(
-    (
-        *("Max", "Min", "NthElement", "SegmentMax", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"),
-        *("TensorScatterMax", "TensorScatterMin"),
-    )
-)
-"""Operations whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
-What they select has lost no digits."""
-
-OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
-"""Operations whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element.
-"""
-
-STEPS = frozenset(("Floor", "Ceil", "Round", "Rint", "Sign"))
-"""Operations that are constant but for jumps."""
-
-EXACT = SELECTING.union(
-    STEPS,
-    ("Identity", "IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
-    ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split"),
-    ("SplitV", "Slice", "StridedSlice", "GatherV2", "GatherNd", "Pad", "PadV2"),
-    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Select", "SelectV2"),
-)
-"""Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
-
-
-NORMWISE = frozenset(
-    (
-        *("Svd", "SelfAdjointEigV2", "Eig", "Qr", "MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
-        *("MatrixDeterminant", "LogMatrixDeterminant", "Cholesky"),
-    )
-)
-"""Kernels that give what is right for a matrix beside the given one, by units of its largest element.
-
-This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
-"""
-
-SPLITTING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
-"""Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
-other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
 
 PATTERNS, KEPT = 64, 1024
 """So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
@@ -141,7 +102,7 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
         inside: Callable[[], AbstractContextManager[None]] = nullcontext
         if name in OF_ROWS:
             inside = partial(perturbed_operations, seed)
-        elif name in SPLITTING:
+        elif name in DECOMPOSING:
             inside = _matrices_left_alone
         chosen = _none if name in SELECTING else outputs
         return function and _perturbed_gradient(function, generator, inside, outputs=chosen)
@@ -288,8 +249,8 @@ def _calls_changed(
 
 
 def _splits(name: str, given: Sequence[Any]) -> bool:
-    """Whether an operation with these inputs and attributes gives `SPLITTING` factors, not singular values alone."""
-    if name not in SPLITTING:
+    """Whether an operation with these inputs and attributes gives `DECOMPOSING` factors, not singular values alone."""
+    if name not in DECOMPOSING:
         return False
     flags = [after for one, after in pairwise(given) if isinstance(one, str) and one in ("compute_uv", "compute_v")]
     return all(flags)

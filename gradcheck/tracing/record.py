@@ -14,14 +14,10 @@ from tensorflow.python.eager import execute, record
 from gradcheck.autodiff.reverse import shaped
 from gradcheck.result import Cause, OrderResult, Place
 from gradcheck.tracing.blame_time import ENDLESS, BlameTime
+from gradcheck.tracing.kernels import READING, UPDATES
 from gradcheck.tracing.library_functions import LibraryCall
 from gradcheck.tracing.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.tracing.user_code import Line, Stack, at, place_of, quoted
-
-READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
-"""Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
-UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
-"""How the names of operations begin that give variables another value."""
 
 
 def key(tensor: Any) -> int:
@@ -89,7 +85,7 @@ class RecordedOperation:
     @property
     def states_written(self) -> list[Any]:
         """The resources whose state it may change."""
-        if self.name in READS or len(self.inputs) < 2:
+        if self.name in READING or len(self.inputs) < 2:
             return []
         return [tensor for tensor in self.inputs if tensor.dtype == tf.resource]
 

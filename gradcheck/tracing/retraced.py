@@ -17,22 +17,13 @@ from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.ops import control_flow_util_v2
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
-from gradcheck.tracing.kernels import IN_FLOAT64
-from gradcheck.tracing.perturbation import EXACT
+from gradcheck.tracing.float64_kernels import IN_FLOAT64
+from gradcheck.tracing.kernels import ASSIGNING, BITWISE, BRANCHES, CALLS, EXACT, LOOPS, READING_VALUES
 from gradcheck.tracing.single_operation import AS_THEY_ARE, run_alone
 from gradcheck.tracing.state import advances_random_state
 
 WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
 ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
-
-BITWISE = frozenset(("Bitcast", "NextAfter", "DecodeRaw", "AsString"))
-"""Operations whose result depends on how a number is represented."""
-
-ASSIGNING = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-READING = ("ReadVariableOp", "ResourceGather")
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-LOOPS = ("While", "StatelessWhile")
-BRANCHES = {"If": ("then_branch", "else_branch"), "Case": ("branches",)}
 
 
 MARK = "rounded_by_gradcheck"
@@ -146,13 +137,13 @@ class Retraced:
         return [TraceTensor(value, one.moved) for value, one in zip(values, inputs, strict=True)]
 
     def _operation(self, op: Any, inputs: list[TraceTensor]) -> list[TraceTensor]:
-        if op.type in READING or op.type in ASSIGNING:
+        if op.type in READING_VALUES or op.type in ASSIGNING:
             return self._variable(op, *inputs)
         if op.type in CALLS:
             return self._called(called_graph(op, op.get_attr("f")), inputs)
         if op.type in LOOPS:
             return self._loop(op, inputs)
-        if op.type.removeprefix("Stateless") in BRANCHES:
+        if op.type in BRANCHES:
             return self._branches(op, inputs)
         # The elements of a list that is made empty depend on the inputs by and by.
         moved = op.type.startswith(("TensorList", "EmptyTensorList")) or any(one.moved for one in inputs)
@@ -239,7 +230,7 @@ class Retraced:
 
     def _branches(self, op: Any, inputs: list[TraceTensor]) -> list[TraceTensor]:
         chosen, *rest = inputs
-        names = BRANCHES[op.type.removeprefix("Stateless")]
+        names = BRANCHES[op.type]
         graphs = [called_graph(op, one) for name in names for one in tf.nest.flatten(op.get_attr(name))]
         branches = [lambda graph=graph: tuple(self._carried(self._called(graph, rest))) for graph in graphs]
         self._inside += 1
@@ -314,7 +305,7 @@ def straight(graph: Any) -> bool:
 
     Without functions that it calls, loops, branches and gradients that somebody gave.
     """
-    others = {*CALLS, *LOOPS, *BRANCHES, *map("Stateless{}".format, BRANCHES)}
+    others = {*CALLS, *LOOPS, *BRANCHES}
     return all(
         op.type not in others
         and not _is_custom(op)

@@ -18,12 +18,11 @@ from tensorflow.python.eager import context, execute, record
 from tensorflow.python.framework import op_callbacks, op_def_registry, ops
 
 from gradcheck.autodiff.coordinates import farthest, to_coordinates
+from gradcheck.tracing.kernels import SHAPES
 
 Compute = Callable[..., list[Any]]
 """From tensors to a list of tensors, eagerly."""
 
-SHAPES = ("Rank", "Shape", "ShapeN", "Size")
-"""Operations that depend on no more than the shapes of their inputs, which are the same at all points."""
 
 ULPS = 64.0
 """The list has the values of the computation if they differ by at most so many roundings of the largest."""

@@ -25,6 +25,7 @@ from tensorflow.python.lib.io.tf_record import TFRecordWriter
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
 from gradcheck.tracing.interception import Wrapper, patched
+from gradcheck.tracing.kernels import CHANGING_TABLES, WRITING_FILES
 from gradcheck.tracing.user_code import file_owner
 from gradcheck.training.optimizers import optimizer_methods
 
@@ -219,13 +220,6 @@ def _difference(before: Any, after: Any) -> str:
     return ""
 
 
-WRITING = {
-    *("WriteFile", "Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"),
-    *("SaveDataset", "SaveDatasetV2", "DatasetToTFRecord", "DatasetToTFRecordV2"),
-}
-"""Operations that write files."""
-FILLING = {"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"}
-"""Operations that change a table, which is no variable."""
 TAKING = ("_next_internal", "get_next_as_optional")
 DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
 
@@ -318,12 +312,12 @@ class SideEffectGuard:
         return original(operation, *args, **kwargs)
 
     def _refuse_lasting(self, operation: str) -> None:
-        if operation in WRITING:
+        if operation in WRITING_FILES:
             raise self.refuse(
                 f"the step runs {operation}, which writes files, and that cannot be put back; write them (save the "
                 "checkpoint) after the step, outside of it"
             )
-        if operation in FILLING:
+        if operation in CHANGING_TABLES:
             raise self.refuse(
                 f"the step runs {operation}, which changes a lookup table, and that cannot be put back; change the "
                 "table before the step or after it, or keep what it holds in a tf.Variable"

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.opening import open_function
-from gradcheck.tracing.kernels import IN_FLOAT64
+from gradcheck.tracing.float64_kernels import IN_FLOAT64
 from tests import slices
 from tests.verdicts import check
 

@@ -14,12 +14,13 @@ from msgspec import structs
 
 from gradcheck.defects import kernel_defects
 from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs, in_regions
-from gradcheck.defects.kernel_use import FLAT, KernelUse, attribute_values
+from gradcheck.defects.kernel_use import KernelUse, attribute_values
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import Region
 from gradcheck.diagnosis.known_defect import kernel_use, known_defects
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph_json import from_document
+from gradcheck.tracing.kernels import GRADIENT_ZERO
 from gradcheck.tracing.recorder import recorded
 from tests import records
 
@@ -192,7 +193,7 @@ def test_derivatives_that_a_kernel_does_not_have_are_told() -> None:
 
 
 def test_what_has_no_number_to_differentiate_by_has_no_derivative_to_lose() -> None:
-    assert "Floor" in FLAT
+    assert "Floor" in GRADIENT_ZERO
     assert use(lambda x: tf.cast(x, tf.float32), [1, 2], kernel="Cast").lost() == ()
 
 

@@ -13,10 +13,8 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import op_def_registry, ops
 
+from gradcheck.tracing.kernels import EXACT, NORMWISE, SELECTING
 from gradcheck.tracing.perturbation import (
-    EXACT,
-    NORMWISE,
-    SELECTING,
     UNIT,
     choices_of,
     perturbed,
