@@ -6,7 +6,6 @@ Each call traces again, in tens of milliseconds, because the function of a drawn
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import WIDE
+from gradcheck.autodiff.errors import summary, unavailable
 from gradcheck.autodiff.forward import (
     forward_over_forward,
     forward_over_reverse,
@@ -50,26 +50,12 @@ from gradcheck.autodiff.reverse import (
     differentiate_by_variables,
     differentiate_one_by_one,
     gradient_of,
-    not_registered,
     taking_derivative,
 )
-
-NO_KERNEL = re.compile(r"(\w+) \(No registered '\w+' OpKernel for XLA")
 
 
 class ModeUnavailableError(Exception):
     """A mode cannot run the function itself, or documents that it has no such derivative; the cause is chained."""
-
-
-def one_line(error: BaseException) -> str:
-    """The type and first line of an error; for what XLA cannot compile, the operations alone.
-
-    >>> one_line(ValueError("no such shape\\nin line 3"))
-    'ValueError: no such shape'
-    """
-    kernels = sorted(set(NO_KERNEL.findall(str(error))))
-    first = str(error).strip().partition("\n")[0]
-    return f"no XLA kernel for {', '.join(kernels)}" if kernels else f"{type(error).__name__}: {first}"
 
 
 Spec = Callable[[Any], tf.TensorSpec]
@@ -144,7 +130,7 @@ def traced_outputs(
         traced = concrete(lambda *at: forward(list(at)), sources, spec=spec, jit=jit)
         return traced(*sources), traced
     except Exception as error:  # that of the function, or TensorFlow's
-        raise ModeUnavailableError(one_line(error)) from error
+        raise ModeUnavailableError(summary(error)) from error
 
 
 def nested(forward: Forward, at: Tensors) -> Tensors:
@@ -171,7 +157,7 @@ def vectorized(forward: Forward, at: Tensors) -> Tensors:
     try:
         outputs = tf.vectorized_map(lambda row: forward(list(row)), rows, fallback_to_while_loop=False)
     except Exception as error:  # that of the function, or TensorFlow's
-        raise ModeUnavailableError(one_line(error)) from error
+        raise ModeUnavailableError(summary(error)) from error
     return [output[-1] for output in tf.nest.flatten(outputs)]
 
 
@@ -181,7 +167,7 @@ def narrowed(number_type: str, forward: Forward, at: Tensors) -> Tensors:
     try:
         outputs = forward([tf.cast(source, kinds.get(source.dtype.name, source.dtype)) for source in at])
     except Exception as error:  # that of the function, or TensorFlow's
-        raise ModeUnavailableError(one_line(error)) from error
+        raise ModeUnavailableError(summary(error)) from error
     return [tf.cast(output, WIDE.get(output.dtype.name, output.dtype)) for output in outputs]
 
 
@@ -239,17 +225,6 @@ RUNNERS: dict[str, Callable[..., Any]] = {
 }
 """What runs such a function in a mode of execution."""
 
-UNSUPPORTED = re.compile(
-    r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
-    r"|XLA compilation requires a fixed tensor list size"
-    r"|No pfor vectorization defined for|No converter defined for"
-    r"|Output subscripts contain a label appearing more than once"
-    r"|of a variable without handle data|Required handle data not set"
-)
-"""Messages about operations without an XLA kernel, loops without a static bound in XLA, operations that pfor cannot
-vectorize (tape.jacobian documents a ValueError then), handles of variables that are made inside, and what branches hand
-out for their gradients, which pfor stacks without what it knows of them."""
-
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
     """As `reverse.pullbacks`, in a mode. Raises DerivativeRaisedError, and ModeUnavailableError.
@@ -287,15 +262,6 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
     try:
         return RUNNERS[mode.mode](PATHS[mode.path, order], *given)
     except DerivativeRaisedError as error:
-        if mode != PLAIN and _unavailable(error.cause):  # what the plain mode cannot take is always a finding
-            raise ModeUnavailableError(one_line(error.cause)) from error
+        if mode != PLAIN and unavailable(error.cause):  # what the plain mode cannot take is always a finding
+            raise ModeUnavailableError(summary(error.cause)) from error
         raise
-
-
-def _unavailable(error: BaseException | None) -> bool:
-    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts."""
-    documented = not_registered(error) or isinstance(error, NotImplementedError)
-    while error is not None and not documented:
-        documented = UNSUPPORTED.search(str(error)) is not None
-        error = error.__cause__ or error.__context__
-    return documented

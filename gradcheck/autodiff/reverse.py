@@ -37,17 +37,6 @@ class DerivativeRaisedError(Exception):
         self.cause = self.__cause__ = cause
 
 
-def not_registered(error: BaseException | None) -> bool:
-    """Whether an error of TensorFlow says that no gradient is registered for an operation.
-
-    An IndexError or a KeyError, which are lookup errors, too, tells that a gradient function fails.
-
-    >>> not_registered(LookupError("No gradient defined")), not_registered(IndexError("list index out of range"))
-    (True, False)
-    """
-    return type(error) is LookupError
-
-
 def _raised_at(cause: BaseException) -> str:
     """What stands in the place of a message, as in the assertions of TensorFlow, which have none."""
     frames = extract_tb(cause.__traceback__)

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import op_def_library, op_def_registry
 
-from gradcheck.autodiff.reverse import not_registered
+from gradcheck.autodiff.errors import not_registered
 from gradcheck.defects.kernel_defects import KernelCall, bites, defects_of
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -13,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.errors import tape_used_up, unregistered_operation
 from gradcheck.autodiff.reverse import dense
 from gradcheck.diagnosis import rules
 from gradcheck.diagnosis.blamed_operation import (
@@ -149,12 +149,10 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
     number = _number_given(record, call)
     if number is not None:
         return number
-    message = str(call.error)
-    if "non-persistent GradientTape" in message:
+    if tape_used_up(call.error):
         return rules.used_tape(record, call)
-    found = re.search(r"gradient registry has no entry for: (\w+)", message)
-    if found:
-        return rules.unregistered(record, call, found.group(1))
+    if (operation := unregistered_operation(call.error)) is not None:
+        return rules.unregistered(record, call, operation)
     return known_to_raise(record) or rules.raising(record, call)
 
 

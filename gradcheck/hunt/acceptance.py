@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.errors import without_places
 from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.registry import OperationError, Registration
 
 Array = np.ndarray[Any, Any]
-NOISE = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
-"""What TensorFlow writes around its own words."""
 OTHER_TYPES = "what takes only float32, or complex numbers, is registered with dtype='float32' or dtype='complex128'"
 NEAR = 1e-9
 """Kernels may round differently, by a few units in the last place, in a batch and alone."""
@@ -75,10 +74,9 @@ class TriedCase:
         try:
             value = self.run(*map(tf.constant, self.arguments))
         except Exception as error:
-            reason = f"{type(error).__name__}: {NOISE.sub('', str(error))}".splitlines()[0]
             hint = "" if self.made.spec.rtol else f"; {OTHER_TYPES}"
             raise self.refused(
-                f"raised {reason}", f"a result; say with shapes= and domain= what it takes{hint}"
+                f"raised {without_places(error)}", f"a result; say with shapes= and domain= what it takes{hint}"
             ) from error
         if not isinstance(value, (tf.Tensor, tf.Variable)) or value.dtype != self.made.spec.result:
             given = f"a tensor of {value.dtype.name}" if isinstance(value, tf.Tensor) else f"{type(value).__name__}"

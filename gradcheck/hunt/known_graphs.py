@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from gradcheck.autodiff.errors import numerics_checked
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
@@ -30,8 +31,6 @@ Given = tuple[str, Mapping[str, Any], list[Array], int, Ancestry]
 """What a region is asked about a node: the operation, attributes, arguments, order, and what stands before it."""
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
 """What becomes of a zero that arrives depends on what stands behind."""
-CHECKED = "CheckNumerics"
-"""What raises where NaN arrives; its error names it."""
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
@@ -156,7 +155,7 @@ def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequenc
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
     """The same for regions of what arrives: a node up to the culprit is in one, for it fails by what stands behind."""
-    alike = LOST if found.kind in LOST or CHECKED in found.error else (found.kind,)
+    alike = LOST if found.kind in LOST or numerics_checked(found.error) else (found.kind,)
     wanted = [
         (defect, region)
         for defect in (known.current(found.taken) if defects is None else defects)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.autodiff.errors import about_floating_types
 from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
 from gradcheck.problem.function import Function, flat
 from gradcheck.problem.mapped import as_array
@@ -54,7 +54,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
         ]
         raise RuntimeError(
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
-            f"f has to run before its gradient can be checked{_handed_over(inputs, arguments, str(error))}"
+            f"f has to run before its gradient can be checked{_handed_over(inputs, arguments, error)}"
         ) from error
     if variables is not None and arguments.total == len(arguments.leaves):
         _refuse_unlisted(f, given, arguments)
@@ -71,14 +71,14 @@ def refuse_graph(name: str) -> None:
         )
 
 
-def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: str) -> str:
+def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: Exception) -> str:
     """What to know about inputs of Python's own where `f` raised an error."""
     given, read = (
         [leaf for named in named_leaves(structure, ()) for _, leaf in named]
         for structure in (inputs, arguments.structure)
     )
     told = ""
-    if any(isinstance(leaf, (float, complex)) for leaf in given) and re.search("double|float|complex", error):
+    if any(isinstance(leaf, (float, complex)) for leaf in given) and about_floating_types(error):
         told = "; numbers and lists of them are handed to f as float64: give tf.constant(x) for float32"
     if any(isinstance(leaf, (int, str)) for leaf in read):
         told += (

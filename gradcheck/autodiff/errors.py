@@ -1,0 +1,94 @@
+"""Questions to the errors that TensorFlow raises, by their types and texts: one function a question."""
+
+from __future__ import annotations
+
+import re
+
+MISSING_KERNEL = re.compile(r"(\w+) \(No registered '\w+' OpKernel for XLA")
+
+UNSUPPORTED = re.compile(
+    r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
+    r"|XLA compilation requires a fixed tensor list size"
+    r"|No pfor vectorization defined for|No converter defined for"
+    r"|Output subscripts contain a label appearing more than once"
+    r"|of a variable without handle data|Required handle data not set"
+)
+"""Messages about operations without an XLA kernel, loops without a static bound in XLA, operations that pfor cannot
+vectorize (tape.jacobian documents a ValueError then), handles of variables that are made inside, and what branches hand
+out for their gradients, which pfor stacks without what it knows of them."""
+
+PLACES = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
+
+
+def summary(error: BaseException) -> str:
+    """The type of an error and the first line of its message; for what XLA cannot compile, the operations alone.
+
+    >>> summary(ValueError("no such shape\\nin line 3"))
+    'ValueError: no such shape'
+    """
+    kernels = sorted(set(MISSING_KERNEL.findall(str(error))))
+    first = str(error).strip().partition("\n")[0]
+    return f"no XLA kernel for {', '.join(kernels)}" if kernels else f"{type(error).__name__}: {first}"
+
+
+def without_places(error: BaseException) -> str:
+    """The type and the first line of the message, without the names of nodes that TensorFlow puts into it.
+
+    >>> without_places(ValueError("{{function_node __wrapped__MatMul_device}} Matrix size-incompatible"))
+    'ValueError: Matrix size-incompatible'
+    """
+    return f"{type(error).__name__}: {PLACES.sub('', str(error))}".splitlines()[0]
+
+
+def not_registered(error: BaseException | None) -> bool:
+    """Whether no gradient is registered for an operation.
+
+    An IndexError or a KeyError, which are lookup errors, too, tells that a gradient function fails.
+
+    >>> not_registered(LookupError("No gradient defined")), not_registered(IndexError("list index out of range"))
+    (True, False)
+    """
+    return type(error) is LookupError
+
+
+def unregistered_operation(error: BaseException | None) -> str | None:
+    """The operation for which there is no gradient in TensorFlow's registry, if that is what the error says.
+
+    >>> unregistered_operation(LookupError("gradient registry has no entry for: RandomShuffle"))
+    'RandomShuffle'
+    """
+    found = re.search(r"gradient registry has no entry for: (\w+)", str(error))
+    return found and found[1]
+
+
+def unavailable(error: BaseException | None) -> bool:
+    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts.
+
+    >>> unavailable(ValueError("No pfor vectorization defined for SparseMatMul")), unavailable(ValueError("no shape"))
+    (True, False)
+    """
+    documented = not_registered(error) or isinstance(error, NotImplementedError)
+    while error is not None and not documented:
+        documented = UNSUPPORTED.search(str(error)) is not None
+        error = error.__cause__ or error.__context__
+    return documented
+
+
+def not_vectorized(error: BaseException | None) -> bool:
+    """Whether pfor could not vectorize a Jacobian, for which a ValueError is documented."""
+    return "Encountered an exception while vectorizing the" in str(error)
+
+
+def tape_used_up(error: BaseException | None) -> bool:
+    """Whether a tape that is not persistent was asked for a second set of gradients."""
+    return "non-persistent GradientTape" in str(error)
+
+
+def numerics_checked(message: str) -> bool:
+    """Whether the message is that of tf.debugging.check_numerics at NaN or infinity."""
+    return "CheckNumerics" in message
+
+
+def about_floating_types(error: BaseException) -> bool:
+    """Whether the message names a floating or complex type, as where float32 and float64 meet."""
+    return re.search("double|float|complex", str(error)) is not None
