@@ -25,7 +25,7 @@ from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
-from gradcheck.tracing.interception import EAGERLY, functions_run_eagerly
+from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.state import (

@@ -20,7 +20,7 @@ from gradcheck.diagnosis.paths import differentiable
 from gradcheck.progress import at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime
-from gradcheck.tracing.interception import EAGERLY
+from gradcheck.tracing.hooks import EAGERLY
 from gradcheck.tracing.record import CodeRecord, TapeChange
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.state import UNCHANGED, seeded, state_restored

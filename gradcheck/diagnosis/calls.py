@@ -22,7 +22,7 @@ from gradcheck.diagnosis.source_comparison import compared
 from gradcheck.diagnosis.unconnected import variable_name
 from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 from gradcheck.tracing.call_source import call_source
-from gradcheck.tracing.interception import derivatives_observed
+from gradcheck.tracing.hooks import derivatives_observed
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.tracing.replay import nearly_equal, nondeterminism
 from gradcheck.tracing.state import state_restored

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradcheck.tracing.interception import DERIVATIVES
+from gradcheck.tracing.hooks import DERIVATIVES
 from gradcheck.tracing.kernels import GRADIENT_NONE
 from gradcheck.tracing.record import HostRead, RecordedEvent, RecordedOperation, TapeChange, WatchEvent, key
 from gradcheck.tracing.user_code import names_on, only_shown

@@ -87,7 +87,7 @@ class GradientRecorder:
         """From now on."""
         from tensorflow.python.eager import record
 
-        from gradcheck.tracing.interception import gradients_looked_up
+        from gradcheck.tracing.hooks import gradients_looked_up
 
         def looked_up(name: str, function: Any) -> Any:
             (self._second if record.could_possibly_record() else self._first).add(name)

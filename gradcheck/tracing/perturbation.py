@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.tracing.interception import functions_run_eagerly, gradients_looked_up, patched
+from gradcheck.tracing.hooks import FAST_EXECUTION, KERNEL, functions_run_eagerly, gradients_looked_up, patched
 from gradcheck.tracing.kernels import DECOMPOSING, EXACT, NORMWISE, OF_ROWS, SELECTING, STEPS
 
 UNIT = 2 * ROUNDOFF["float64"]
@@ -243,7 +242,7 @@ def _calls_changed(
     def slowly(original: Callable[..., Any], handle: Any, device: Any, name: str, given: Any, *args: Any) -> Any:
         return run(name, given, lambda inputs: original(handle, device, name, inputs, *args))
 
-    calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
+    calls = (*FAST_EXECUTION, quickly), (*KERNEL, slowly)
     with _marked(seed), patched(*calls):
         yield
 

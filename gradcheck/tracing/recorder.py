@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import core, execute, record
-from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
-from tensorflow.python.framework import constant_op, ops
-from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
+from tensorflow.python.eager import core
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
 
+from gradcheck.tracing import hooks
 from gradcheck.tracing.function_graph import EagerGraph, walkable
-from gradcheck.tracing.interception import (
+from gradcheck.tracing.hooks import (
     Wrapper,
     as_written,
     derivatives_observed,
@@ -52,8 +52,6 @@ from gradcheck.tracing.user_code import (
     user_stack,
 )
 
-HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
-"""The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
 FROM_NUMPY = "from NumPy"
 """The attribute of a constant that says whether it was an array of NumPy."""
 
@@ -106,25 +104,25 @@ class CodeRecorder:
     def observing(self, *, operations: bool = True) -> Iterator[None]:
         """Run tf.functions eagerly and observe tapes in the block, and with `operations` also these and host reads."""
         patches: list[tuple[Any, str, Wrapper]] = [
-            (tf.GradientTape, "_push_tape", self._changing("opened")),
-            (tf.GradientTape, "_pop_tape", self._changing("closed")),
-            (tf.GradientTape, "reset", self._changing("reset")),
-            (tf.GradientTape, "watch", self._watch),
+            (*hooks.TAPE_PUSH, self._changing("opened")),
+            (*hooks.TAPE_POP, self._changing("closed")),
+            (*hooks.TAPE_RESET, self._changing("reset")),
+            (*hooks.TAPE_WATCH, self._watch),
             (VariableSnapshot, "note", self._unrecorded),
         ]
         if operations:
             patches += [
-                (pywrap_tfe, "TFE_Py_FastPathExecute", self._refuse_fast_path),
-                (execute, "execute", self._execute),
-                (constant_op, "convert_to_eager_tensor", self._make_constant),
-                (type(ops.gradient_registry), "lookup", self._look_up_gradient),
-                (record, "record_operation", self._define_gradient),
-                (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
-                (resource_variable_ops, "variable_accessed", self._access_variable),
-                (polymorphic_function.Function, "__call__", self._call_function),
-                (concrete_function.ConcreteFunction, "_call_flat", self._call_graph),
-                (script_ops, "_internal_py_func", py_function_as_it_is),
-                *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
+                (*hooks.FAST_EXECUTION, self._refuse_fast_path),
+                (*hooks.EXECUTION, self._execute),
+                (*hooks.CONSTANT, self._make_constant),
+                (*hooks.GRADIENT_LOOKUP, self._look_up_gradient),
+                (*hooks.GRADIENT_DEFINITION, self._define_gradient),
+                (*hooks.CUSTOM_GRADIENT, self._call_custom_gradient),
+                (*hooks.VARIABLE_ACCESS, self._access_variable),
+                (*hooks.FUNCTION_CALL, self._call_function),
+                (*hooks.GRAPH_CALL, self._call_graph),
+                (*hooks.PYTHON_FUNCTION, py_function_as_it_is),
+                *((*hook, self._reading(name)) for name, hook in hooks.HOST_READS.items()),
             ]
         with functions_run_eagerly(), derivatives_observed(self.take_derivative), patched(*patches):
             yield
@@ -233,8 +231,7 @@ class CodeRecorder:
     @contextmanager
     def _vectorized(self) -> Iterator[None]:
         """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
-        detector = polymorphic_function._FrequentTracingDetectorManager
-        silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
+        silent = patched((*hooks.RETRACING_WARNING, lambda original, *args, **kwargs: None))
         with self.paused(), functions_run_eagerly(False), silent:
             yield
 

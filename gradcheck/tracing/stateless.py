@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import gen_random_ops
 
-from gradcheck.tracing.interception import Wrapper, patched
+from gradcheck.tracing.hooks import RANDOM_OPERATIONS, Wrapper, patched
 
 raw = tf.raw_ops
 
@@ -58,5 +57,5 @@ def drawn_statelessly() -> Iterator[None]:
 
         return draw
 
-    with patched(*((gen_random_ops, name, standing_in(stateless)) for name, stateless in STATELESS.items())):
+    with patched(*((*RANDOM_OPERATIONS[name], standing_in(stateless)) for name, stateless in STATELESS.items())):
         yield

@@ -8,16 +8,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import summary_ops_v2
-from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
 
-from gradcheck.tracing.interception import Wrapper, patched
+from gradcheck.tracing.hooks import GRAPH_CALL, SUMMARY_DECISION, SUMMARY_EVENT, Wrapper, patched
 
-FUNCTION = concrete_function.ConcreteFunction
-RECORDING = "_should_record_summaries_internal"
-NOT_TRACED: tuple[Any, str, Wrapper] = (summary_ops_v2, RECORDING, lambda original, default_state: False)
+NOT_TRACED: tuple[Any, str, Wrapper] = (*SUMMARY_DECISION, lambda original, default_state: False)
 """A patch for tracing a function that is nobody else's: it records no summaries ever."""
 
 
@@ -65,8 +60,8 @@ def summaries_left_out() -> Iterator[None]:
         silence = _Silence(stack)
         stack.callback(setattr, _Silence, "active", False)
         _Silence.active = True
-        patches: list[tuple[Any, str, Wrapper]] = [(summary_ops_v2, RECORDING, silence.record)]
-        patches += [(FUNCTION, "_call_flat", silence.call), (EventFileWriter, "add_event", _leave_out)]
+        patches: list[tuple[Any, str, Wrapper]] = [(*SUMMARY_DECISION, silence.record)]
+        patches += [(*GRAPH_CALL, silence.call), (*SUMMARY_EVENT, _leave_out)]
         with patched(*patches):
             yield
 

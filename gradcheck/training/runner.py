@@ -20,7 +20,7 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.tracing.interception import patched
+from gradcheck.tracing.hooks import patched
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement

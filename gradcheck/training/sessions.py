@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 from gradcheck.diagnosis.diagnosis import graph_diagnosis
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.tracing.interception import patched
+from gradcheck.tracing.hooks import SESSION_RUN, patched
 from gradcheck.tracing.state import UNCHANGED, ChangedState, hidden_state
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.runner import StepRunner
@@ -211,7 +211,7 @@ class SessionRunner(StepRunner):
         graph = self._session.graph
         version = graph.version
         with (
-            patched((BaseSession, "run", self._run_session)),
+            patched((*SESSION_RUN, self._run_session)),
             graph.as_default() if self._in_graph else nullcontext(),
         ):
             yield

@@ -17,14 +17,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator
-from tensorflow.python.framework import op_def_library
-from tensorflow.python.lib.io import file_io
-from tensorflow.python.lib.io.tf_record import TFRecordWriter
-from tensorflow.python.ops.data_flow_ops import QueueBase
 
-from gradcheck.tracing.interception import Wrapper, patched
+from gradcheck.tracing import hooks
+from gradcheck.tracing.hooks import Wrapper, patched
 from gradcheck.tracing.kernels import CHANGING_TABLES, WRITING_FILES
 from gradcheck.tracing.user_code import file_owner
 from gradcheck.training.optimizers import optimizer_methods
@@ -220,10 +215,6 @@ def _difference(before: Any, after: Any) -> str:
     return ""
 
 
-TAKING = ("_next_internal", "get_next_as_optional")
-DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
-
-
 class UnrepeatableStepError(ValueError):
     """The step does something that cannot be undone, or differs from run to run."""
 
@@ -259,13 +250,13 @@ class SideEffectGuard:
     def active(self) -> Iterator[None]:
         """Guard a run of a step. Raises UnrepeatableStepError, also where the step itself caught it."""
         self._own.clear()
-        patches: list[tuple[Any, str, Wrapper]] = [(OwnedIterator, "__init__", self._make)]
-        patches += [(OwnedIterator, name, self._take) for name in TAKING]
-        patches += [(QueueBase, name, self._dequeue) for name in DEQUEUING]
+        patches: list[tuple[Any, str, Wrapper]] = [(*hooks.ITERATOR_MADE, self._make)]
+        patches += [(*hook, self._take) for hook in hooks.ITERATOR_READS]
+        patches += [(*hook, self._dequeue) for hook in hooks.QUEUE_CALLS]
         patches += [(module, "open", self._open) for module in (builtins, io)]
-        patches += [(pywrap_tfe, "TFE_Py_FastPathExecute", self._execute)]
-        patches += [(op_def_library, "_apply_op_helper", self._add_operation)]
-        patches += [(file_io.FileIO, "_prewrite_check", self._write), (TFRecordWriter, "__init__", self._write_records)]
+        patches += [(*hooks.FAST_EXECUTION, self._execute)]
+        patches += [(*hooks.GRAPH_OPERATION, self._add_operation)]
+        patches += [(*hooks.FILE_WRITE, self._write), (*hooks.RECORD_WRITE, self._write_records)]
         patches += [(owner, method, self._optimize) for owner, method in optimizer_methods()]
         if (h5py := sys.modules.get("h5py")) is not None:  # Keras saves weights with it
             patches.append((h5py.File, "__init__", self._open_hdf5))

@@ -18,13 +18,19 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.tracing.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.tracing.hooks import (
+    FUNCTION_CALL,
+    TAPE_ENTER,
+    Wrapper,
+    derivatives_observed,
+    functions_run_eagerly,
+    patched,
+)
 from gradcheck.tracing.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
 from gradcheck.typing import Array
 
-FUNCTION = polymorphic_function.Function
 CLIPS = (
     *((module, name) for module in (tf, tf.compat.v1) for name in ("clip_by_value", "clip_by_norm", "norm")),
     *((module, "clip_by_global_norm") for module in (tf, tf.compat.v1)),
@@ -110,10 +116,10 @@ class StepRecorder:
         """Record what happens inside the block."""
         self.current = StepRecording()
         self._derivatives, self._clipped, self._opened = [], [], {}
-        patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._call_copy)]
+        patches: list[tuple[Any, str, Wrapper]] = [(*FUNCTION_CALL, self._call_copy)]
         patches += self._outermost_calls(self._record_call)
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
-        patches += [NOT_TRACED, (tf.GradientTape, "__enter__", self._open_tape)]
+        patches += [NOT_TRACED, (*TAPE_ENTER, self._open_tape)]
         with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
 

@@ -16,7 +16,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.opspec import Choice, OpSpec
-from gradcheck.tracing.interception import gradients_looked_up
+from gradcheck.tracing.hooks import gradients_looked_up
 from tests import slices
 
 Value = tuple[str, str, str]

@@ -24,7 +24,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import MOST_ELEMENTS
 from gradcheck.result import Verdict
-from gradcheck.tracing.interception import gradients_looked_up
+from gradcheck.tracing.hooks import gradients_looked_up
 from tests import slices
 
 

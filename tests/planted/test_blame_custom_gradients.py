@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain, spot_check
-from gradcheck.tracing.interception import gradients_looked_up
+from gradcheck.tracing.hooks import gradients_looked_up
 from tests import slices, verdicts
 
 Activation = Callable[[Any], Any]

@@ -11,7 +11,7 @@ from tensorflow.python.ops import control_flow_util_v2
 
 from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
 from gradcheck.hunt.unreached import DEAD, RAISES, WHOLE, reasons, unreached
-from gradcheck.tracing.interception import gradients_looked_up
+from gradcheck.tracing.hooks import gradients_looked_up
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,8 @@
-"""Functions are replaced for a while and put back, so that somebody sees what other code does with them."""
+"""The functions of TensorFlow, most of them private, that are replaced for a while to see what other code does.
+
+Each is a `Hook`: the object that has it, and its name. tests/unit/tracing/test_hooks.py shows for each of them that the
+installed TensorFlow still calls it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,87 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
-from tensorflow.python.framework import ops
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.client.session import BaseSession
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.eager import execute, record
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.framework import constant_op, op_def_library, ops
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.lib.io.tf_record import TFRecordWriter
+from tensorflow.python.ops import custom_gradient, gen_random_ops, resource_variable_ops, script_ops, summary_ops_v2
+from tensorflow.python.ops.data_flow_ops import QueueBase
+from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
+
+Hook: TypeAlias = tuple[Any, str]
+
+# Operations
+
+FAST_EXECUTION: Hook = (pywrap_tfe, "TFE_Py_FastPathExecute")
+"""Runs an eager operation as its Python function does: context, name, label, inputs and attributes."""
+EXECUTION: Hook = (execute, "execute")
+"""Runs an eager operation where the fast path is refused, and calls the graph of a function."""
+KERNEL: Hook = (pywrap_tfe, "TFE_Py_Execute")
+"""Runs an eager operation for `execute`: handle, device, name, inputs, attributes, number of outputs."""
+CONSTANT: Hook = (constant_op, "convert_to_eager_tensor")
+"""Makes a tensor of a value of Python or NumPy."""
+GRAPH_OPERATION: Hook = (op_def_library, "_apply_op_helper")
+"""Adds an operation to a graph."""
+RANDOM_OPERATIONS = {
+    name: (gen_random_ops, name)
+    for name in (
+        *("random_standard_normal", "random_uniform", "truncated_normal", "random_uniform_int"),
+        *("multinomial", "random_shuffle"),
+    )
+}
+"""Make random operations with a state of their own, which is begun by two seeds."""
+HOST_READS: dict[str, Hook] = {
+    name: (ops._EagerTensorBase, name)
+    for name in ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
+}
+"""The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
+
+# Tapes and gradients
+
+TAPE_PUSH: Hook = (tf.GradientTape, "_push_tape")
+TAPE_POP: Hook = (tf.GradientTape, "_pop_tape")
+TAPE_RESET: Hook = (tf.GradientTape, "reset")
+TAPE_WATCH: Hook = (tf.GradientTape, "watch")
+TAPE_ENTER: Hook = (tf.GradientTape, "__enter__")
+DERIVATIVES: dict[str, Hook] = {name: (tf.GradientTape, name) for name in ("gradient", "jacobian", "batch_jacobian")}
+"""The methods of a tape that take a derivative."""
+GRADIENT_LOOKUP: Hook = (type(ops.gradient_registry), "lookup")
+"""Looks up the gradient function of an operation, and a shape function in another registry of the same class."""
+GRADIENT_DEFINITION: Hook = (record, "record_operation")
+"""Gives the outputs of Python code a gradient function, as tf.custom_gradient does."""
+CUSTOM_GRADIENT: Hook = (custom_gradient, "_eager_mode_decorator")
+"""Calls a function under tf.custom_gradient eagerly."""
+
+# Functions, variables, sessions
+
+FUNCTION_CALL: Hook = (polymorphic_function.Function, "__call__")
+GRAPH_CALL: Hook = (concrete_function.ConcreteFunction, "_call_flat")
+"""Calls the graph of a tf.function with its inputs and captured tensors."""
+PYTHON_FUNCTION: Hook = (script_ops, "_internal_py_func")
+RETRACING_WARNING: Hook = (polymorphic_function._FrequentTracingDetectorManager, "called_with_tracing")
+VARIABLE_ACCESS: Hook = (resource_variable_ops, "variable_accessed")
+SESSION_RUN: Hook = (BaseSession, "run")
+
+# Outside of TensorFlow's graphs: data, files, logs
+
+ITERATOR_MADE: Hook = (OwnedIterator, "__init__")
+ITERATOR_READS: tuple[Hook, ...] = ((OwnedIterator, "_next_internal"), (OwnedIterator, "get_next_as_optional"))
+QUEUE_CALLS: tuple[Hook, ...] = tuple(
+    (QueueBase, name) for name in ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
+)
+FILE_WRITE: Hook = (file_io.FileIO, "_prewrite_check")
+RECORD_WRITE: Hook = (TFRecordWriter, "__init__")
+SUMMARY_DECISION: Hook = (summary_ops_v2, "_should_record_summaries_internal")
+"""Says whether summaries are recorded, eagerly and when a function is traced."""
+SUMMARY_EVENT: Hook = (EventFileWriter, "add_event")
 
 Wrapper = Callable[..., Any]
 """Takes the original function, then the arguments of a call."""
@@ -88,13 +169,11 @@ def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
         # A graph's attributes, which name custom gradients, are bytes.
         return hook(tf.compat.as_str(name), found) if registry is ops.gradient_registry else found
 
-    with patched((type(ops.gradient_registry), "lookup", looked_up)):
+    with patched((*GRADIENT_LOOKUP, looked_up)):
         yield
 
 
-DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
-"""The methods of a tape that take a derivative."""
-SIGNATURES = {name: inspect.signature(getattr(tf.GradientTape, name)) for name in DERIVATIVES}
+SIGNATURES = {name: inspect.signature(getattr(*hook)) for name, hook in DERIVATIVES.items()}
 
 DerivativeHook = Callable[[Any, str, dict[str, Any], Callable[[], Any]], Any]
 """Takes a tape, the method that was called, the arguments by name, and what computes the result; returns the result."""
@@ -115,7 +194,7 @@ def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
 
         return wrapper
 
-    with patched(*((tf.GradientTape, name, standing_in(name)) for name in DERIVATIVES)):
+    with patched(*((*place, standing_in(name)) for name, place in DERIVATIVES.items())):
         yield
 
 
