@@ -12,7 +12,6 @@ from tensorflow.python.framework import op_def_registry, ops
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.sources import as_tensors, parameter_names
-from gradcheck.check import name_of
 from gradcheck.defects import known
 from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
@@ -20,6 +19,7 @@ from gradcheck.defects.kernel_use import KernelUse
 from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.region import names
 from gradcheck.diagnosis.known_defect import dependent_on, kernel_use, library_uses
+from gradcheck.options import name_of
 from gradcheck.problem.opening import refuse_graph
 from gradcheck.tracing.kernels import PYTHON
 from gradcheck.tracing.library_functions import OPERATIONS

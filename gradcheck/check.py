@@ -17,6 +17,7 @@ from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
+from gradcheck.options import name_of, refuse_modes, tolerance_from
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
@@ -54,7 +55,6 @@ NOT_LOOKED_FOR = (
     "The cause was not looked for, as Hypothesis was trying out examples; "
     "this one alone, as in @example(...), is told with its cause."
 )
-MODES = ("raise", "warn", "ignore")
 MOVED, SAID = 2.0**-8, 200
 """How far beside a point exceptions are looked for, beside one and relatively; so much of a message is told."""
 CONSTRAINED = "for a constraint such as a sum of 1 use gradcheck.simplex, and the like for others"
@@ -327,20 +327,6 @@ def assert_close(
     raise_unless_good(name_of(f), checked(causes=False), label, inconclusive, unconnected, with_causes)
 
 
-def name_of(f: Any) -> str:
-    """What a message calls somebody's function."""
-    return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)
-
-
-def refuse_modes(inconclusive: str | None, unconnected: str) -> None:
-    """Raise ValueError for an `inconclusive` or `unconnected` that is none of the modes."""
-    modes = ", ".join(map(repr, MODES))
-    if inconclusive not in (None, *MODES):
-        raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {modes}")
-    if unconnected not in MODES:
-        raise ValueError(f"unconnected was {unconnected!r}; expected one of {modes}")
-
-
 def raise_unless_good(
     name: str,
     result: Result,
@@ -381,18 +367,3 @@ def _message(name: str, result: Result, label: str, *, argument: bool = False) -
     """The message of `failure`, with a note on each internal error in the search for a cause."""
     notes = [note for order in result.orders.values() for note in order.notes if note.startswith(NOT_FOUND)]
     return "\n\n".join([failure(name, result, label, argument=argument), *dict.fromkeys(notes)])
-
-
-def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
-    """The tolerance, once the arguments of a check are found good. Raises ValueError."""
-    if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
-        raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if value is not None and not (number and 0 <= value < np.inf):
-            raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
-    if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
-        raise ValueError(
-            f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
-        )
-    return Tolerance(rtol, atol)

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
-from gradcheck.check import name_of, tolerance_from
 from gradcheck.diagnosis.calls import as_traced, explained_call, merged
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
+from gradcheck.options import name_of, tolerance_from
 from gradcheck.progress import at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime

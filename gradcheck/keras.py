@@ -17,10 +17,11 @@ from tensorflow.python.summary.tb_summary import TBNotInstalledError
 from gradcheck.autodiff.sources import paths, variable_of
 from gradcheck.diagnosis.unconnected import tell_unconnected
 from gradcheck.explain import explain
+from gradcheck.options import refuse_directions
 from gradcheck.result import Result, Verdict
 from gradcheck.tracing.recorder import recorded
 from gradcheck.training.moved_variables import not_finite
-from gradcheck.training.spot_result import SpotCheck, refuse_directions
+from gradcheck.training.spot_result import SpotCheck
 from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
 from gradcheck.verdict.failure import (
     FAILURES,

@@ -14,16 +14,17 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments
-from gradcheck.check import name_of, refuse_modes, result_of
+from gradcheck.check import result_of
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, without_effect
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
+from gradcheck.options import name_of, refuse_directions, refuse_modes, refuse_uncallable
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, Move, displacement
 from gradcheck.tracing.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.training.moved_variables import MovedVariables, not_finite
-from gradcheck.training.spot_result import SpotCheck, nothing_compared, refuse_directions, refuse_uncallable
+from gradcheck.training.spot_result import SpotCheck, nothing_compared
 from gradcheck.typing import Array
 from gradcheck.verdict.lines import slope_estimate, ulp_rounding
 from gradcheck.verdict.resolution import MARGIN

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.check import name_of, raise_unless_good, refuse_modes
+from gradcheck.check import raise_unless_good
+from gradcheck.options import name_of, refuse_modes
 from gradcheck.progress import shown
 from gradcheck.result import Result
 from gradcheck.tracing.state import seeded

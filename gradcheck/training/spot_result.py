@@ -69,19 +69,3 @@ def nothing_compared(reason: Reason, note: str, variables: Sequence[Any], *, fin
     unique = {id(held): held.shape.num_elements() for held in map(variable_of, variables) if held is not None}
     order = replace(undecided(1, reason, note), inconclusive=sum(unique.values()))
     return SpotCheck(float("nan"), float("nan"), Result({1: order}), finite)
-
-
-def refuse_directions(directions: Any) -> None:
-    """Raise ValueError for what is no number of directions."""
-    if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
-        raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
-
-
-def refuse_uncallable(loss: Any, gradient: Any) -> None:
-    """Raise TypeError for a loss, or a gradient that was given, that cannot be called."""
-    for name, given in (("loss", loss), ("gradient", gradient)):
-        if not callable(given) and (name == "loss" or given is not None):
-            raise TypeError(
-                f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
-                f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
-            )

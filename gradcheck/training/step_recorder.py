@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import variable_of

@@ -1,0 +1,57 @@
+"""The options of the public functions: checked once, with messages that say what was given and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcheck.verdict.tables import Tolerance
+
+MODES = ("raise", "warn", "ignore")
+"""What happens on a result that is no agreement: `inconclusive` and `unconnected` take one of these."""
+
+
+def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
+    """The tolerance, once the arguments of a check are found good. Raises ValueError."""
+    if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
+        raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value < np.inf):
+            raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
+    if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
+        raise ValueError(
+            f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
+        )
+    return Tolerance(rtol, atol)
+
+
+def refuse_modes(inconclusive: str | None, unconnected: str) -> None:
+    """Raise ValueError for an `inconclusive` or `unconnected` that is none of the modes."""
+    modes = ", ".join(map(repr, MODES))
+    if inconclusive not in (None, *MODES):
+        raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {modes}")
+    if unconnected not in MODES:
+        raise ValueError(f"unconnected was {unconnected!r}; expected one of {modes}")
+
+
+def refuse_directions(directions: Any) -> None:
+    """Raise ValueError for what is no number of directions."""
+    if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
+        raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
+
+
+def refuse_uncallable(loss: Any, gradient: Any) -> None:
+    """Raise TypeError for a loss, or a gradient that was given, that cannot be called."""
+    for name, given in (("loss", loss), ("gradient", gradient)):
+        if not callable(given) and (name == "loss" or given is not None):
+            raise TypeError(
+                f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
+                f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
+            )
+
+
+def name_of(f: Any) -> str:
+    """What a message calls somebody's function."""
+    return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)
