@@ -88,7 +88,7 @@ class Started(RunEvent, frozen=True, tag="started"):
 
 
 class OperationDone(RunEvent, frozen=True, tag="operation"):
-    """One operation at one order: the counts of all or some of its examples; lines for the same two are added up.
+    """One operation at one order, after its examples, or part of them: lines for the same two are added up.
 
     `counts` maps coverage.OUTCOMES to examples; `attempts` are graphs drawn, `rejected` those that were no valid
     example. `resolution` is the smallest error that would have been noticed, over the largest derivative, at its

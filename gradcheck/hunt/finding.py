@@ -60,7 +60,7 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class ElementCheck:
-    """A coordinate of the derivative as the trial compared it; `allowed` is the largest error that is not reported."""
+    """A coordinate of the derivative as the trial compared it; it may be off by `allowed` before that is noticed."""
 
     coordinate: int
     verdict: Verdict
