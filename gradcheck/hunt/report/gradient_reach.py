@@ -14,8 +14,8 @@ from gradcheck.hunt.unreached import reasons
 
 @dataclass(frozen=True)
 class CodeReach:
-    """The coverage of a function: `lines` and `branches` as (run, all); the `missing` lines, and those with a branch that
-    was never taken (`partial`); how many missing lines and branches are not expected to run (`explained`)."""
+    """The coverage of a function: `lines` and `branches` as (run, all); the `missing` lines, and those with a branch
+    that was never taken (`partial`); how many missing lines and branches are not expected to run (`explained`)."""
 
     code: FunctionCode
     lines: tuple[int, int]
