@@ -1,4 +1,4 @@
-"""TensorFlow's functions are replaced inside a block, what happens is observed, and all is put back."""
+"""TensorFlow's functions are replaced inside a block, what happens is observed, and everything is put back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_method_is_put_back_where_it_was(owner: type[Base]) -> None:
 
 
 class Notes(CodeRecorder):
-    """Lets Python read ten times a tensor's value."""
+    """Makes Python read ten times a tensor's value."""
 
     def read(self, tensor: Any, method: str) -> Any:
         return 10.0 * super().read(tensor, method)

@@ -1,4 +1,4 @@
-"""What a record says of somebody's code, and what replays of it find out."""
+"""What a record says about user code, and what replays of it find out."""
 
 from __future__ import annotations
 

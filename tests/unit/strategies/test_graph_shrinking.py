@@ -1,4 +1,4 @@
-"""What graphs shrink to, and what is kept out of them."""
+"""What graphs shrink to, and what is excluded from them."""
 
 from __future__ import annotations
 
