@@ -1,4 +1,4 @@
-"""What explain takes, what it refuses, and that it leaves everything alone."""
+"""What explain accepts, what it refuses, and that it leaves everything unchanged."""
 
 from __future__ import annotations
 
