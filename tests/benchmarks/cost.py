@@ -39,11 +39,12 @@ CHECKS = {"order 1 alone": (1,), "order 2 alone": (2,), "orders 1 and 2": (1, 2)
 """What is timed, by name; order 1 tests the gradient, order 2 the product."""
 
 EXAMPLES = 12
-"""Hypothesis draws many graphs with the same operations: so many are drawn for each one that is kept."""
+"""Graphs that are drawn for each one that is kept, since Hypothesis draws many with the same operations."""
 
 
 def seconds(*runs: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
-    """The least processor time of each call; they take turns of a few calls each, as a hunt makes many in a row."""
+    """The least processor time of each call; they take turns of a few calls each, as a hunt makes many in
+    succession."""
     least = [float("inf")] * len(runs)
     for _ in range(repeats):
         for place, run in enumerate(runs):
@@ -74,7 +75,7 @@ def costs(graph: Graph) -> list[float]:
 
 
 def costs_of_each(sample: Sequence[Graph]) -> list[list[float]]:
-    """The costs of the graphs whose derivatives do not raise; some that a known defect makes raise are drawn."""
+    """The costs of the graphs whose derivatives do not raise; some of those drawn raise by a known defect."""
     rows = []
     for graph in sample:
         with suppress(DerivativeRaisedError):
