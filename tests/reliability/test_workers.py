@@ -64,7 +64,7 @@ def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     assert "tf-function" in crash.name
     assert f"order 1 ({crash.taken})" in (suite.reports / "summary.md").read_text()
     assert not list((suite.reports / "running").glob("*"))
-    # So does the replay command, although the same graph could also be a crash of the plain mode.
+    # So does the replay command, which is also given the same graph as a crash of the plain mode.
     with EventFile(suite.root / "again" / "events", "main", started()) as file:
         file.write(crash)
         file.write(replace(crash, mode=PLAIN.mode))
