@@ -198,7 +198,7 @@ def special(arguments: Sequence[Any]) -> tuple[str, int] | None:
 
 
 def describe(arguments: Sequence[Any]) -> str:
-    """What is special about an operation's arguments, in a few words; "none" if nothing is.
+    """The special property of an operation's arguments, in a few words; "none" if there is none.
 
     >>> describe([np.array([1.5, 0.0])])
     'zero in argument 0'

@@ -22,8 +22,8 @@ LINK = r"https://[\w.\/#?=&%-]+"
 NONE, ZEROS = "None", "zeros"
 DEFECT, LIMITATION, ABSENT, CONVENTION = "defect", "documented limitation", "not implemented", "convention"
 Class = Literal["defect", "documented limitation", "not implemented", "convention"]
-"""What a record is: against what TensorFlow promises; a limit that its documentation or its error states; a derivative
-that its code says it does not have; or a choice where more than one is defended."""
+"""The class of a record: a violation of what TensorFlow promises; a limit that its documentation or its error states; a
+derivative that its code says it does not have; or a choice where more than one is defended."""
 GROUP = re.compile(r"[a-z0-9-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
 DerivativeValues = tuple[tuple[float, ...] | None, ...]
@@ -220,7 +220,7 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
 
 Known = Defect | TapeDefect
-"""What a file of known defects may hold."""
+"""The documents that a file of known defects may hold."""
 
 
 def check_mode(path: str, mode: str) -> None:

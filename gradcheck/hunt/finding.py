@@ -94,8 +94,8 @@ class GraphFinding:
 
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `description` says in a few
-    words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
     words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal per
+    input. `values` are those at all positions, `nodes` what blaming found, `elements` the coordinates that the
     trial compared one by one, `curve` the step-size curve of the worst of them, `confirmation` what the script did in
     a fresh process; all of these may be left out.
 
@@ -155,7 +155,7 @@ class GraphFinding:
 
     @property
     def where(self) -> str:
-        """What is special about the culprit's arguments, in parentheses; empty if nothing is."""
+        """The special property of the culprit's arguments, in parentheses; empty if there is none."""
         return "" if self.description == "none" else f" ({self.description})"
 
     @property

@@ -103,7 +103,7 @@ class GradientRecorder:
         return self.so_far()
 
     def so_far(self) -> GradientRun:
-        """What ran since `start`."""
+        """The run since `start`, which goes on."""
         import tensorflow as tf
 
         data = self._coverage.get_data()

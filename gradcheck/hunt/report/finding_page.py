@@ -152,7 +152,7 @@ def left_open(found: GraphFinding) -> str:
 
 
 def needed(graph: Graph) -> str:
-    """What the reproduction script of a graph needs, in words."""
+    """The packages that the reproduction script of a graph needs, in words."""
     own = sorted({made.origin.module for made in own_among(node.op for node in graph.nodes)})
     return f"TensorFlow, NumPy, gradcheck and {', '.join(own)}" if own else "TensorFlow and NumPy only"
 

@@ -1,4 +1,4 @@
-"""What a run was asked to do: which tests and operations, how long, where its results go."""
+"""The configuration of a run: which tests and operations, how long, where its results go."""
 
 from __future__ import annotations
 
