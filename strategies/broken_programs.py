@@ -29,7 +29,7 @@ EXPRESSIONS = {
     "OPERATION": "{tf.sin(@) | tf.square(@) | tf.tanh(@) | tf.sigmoid(@) | tf.exp(0.5 * @) | @ ** 3 | 1.5 * @ | @ + 0.6"
     " | tf.math.softplus(@) | @ / 1.7 | tf.cos(@) | -@ | tf.identity(@)}",
 }
-"""What the words of a template stand for; @ is their argument."""
+"""The expressions that the words of a template stand for; @ is their argument."""
 EXPRESSION = re.compile(rf"\b({'|'.join(EXPRESSIONS)})\((\w*)\)")
 CHAIN = re.compile(r"^( *)(\w+) = (SOME|LOSS)\((\w+)\)$", re.MULTILINE)
 CHOICE = re.compile(r"{([^{}]*)}")

@@ -1,4 +1,4 @@
-"""What every test needs: the Hypothesis profiles, and that nobody imports `strategies` under the name of its folder."""
+"""Set-up of every test: the Hypothesis profiles, and no import of `strategies` under the name of its folder."""
 
 from __future__ import annotations
 
