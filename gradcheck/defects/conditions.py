@@ -23,8 +23,7 @@ def _equal(groups: Array) -> bool:
 
 
 def _below(groups: Array, limit: float) -> bool:
-    """Whether all elements of a group are small, as of a matrix with gaps between its eigenvalues: several, not all
-    0."""
+    """Whether all of several elements of a group are small, but not all 0: of a matrix, gaps between eigenvalues."""
     tiny = np.all(np.abs(groups) <= limit, axis=-1) & np.any(groups != 0, axis=-1)
     return groups.shape[-1] > 1 and bool(np.any(tiny))
 
@@ -144,7 +143,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),
 }
-"""Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
+"""Whether any of some groups, an array (groups, members), meets a condition; reports/README.md has examples."""
 
 MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "over 2 rows and columns": lambda matrices: min(matrices.shape[-2:]) > 2,
@@ -155,7 +154,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "vanishing singular values": _vanishing_singular_values,
     "equal eigenvalues": _equal_eigenvalues,
 }
-"""Whether one of some finite matrices, an array (matrices, rows, columns) that has elements, meets a condition."""
+"""Whether any of some finite matrices, an array (matrices, rows, columns) that has elements, meets a condition."""
 
 PLACES: dict[str, Callable[[Array], Array]] = {
     "positive": lambda array: np.asarray(np.real(array) > 0),

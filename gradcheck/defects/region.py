@@ -157,7 +157,7 @@ class Region(Document, frozen=True, omit_defaults=True):
 
     @property
     def read(self) -> set[int]:
-        """The numbers of the arguments that are read, the first one of any."""
+        """The numbers of the arguments that are read; by default, the first."""
         others = (number for number in (self.minus, self.plus, self.pixels) if number is not None)
         return {self.argument, *others, *map(int, self.where)}
 
@@ -248,7 +248,7 @@ class Region(Document, frozen=True, omit_defaults=True):
             return [array.reshape(1, -1)]
         axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
         if self.windows:
-            if attrs.get("padding") == "SAME":  # whatever the stride, less of it is part of a window
+            if attrs.get("padding") == "SAME":  # whatever the stride, no window reaches further
                 edges = {place: (size - 1, size - 1) for place, size in zip(axes, self.windows, strict=True)}
                 widths = [edges.get(place, (0, 0)) for place in range(array.ndim)]
                 array = np.pad(array, widths, constant_values=-np.inf)
