@@ -56,7 +56,7 @@ def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
 
 
 def write_json(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
-    """Writes the `.json` alone, which says no more than the finding does, and returns its path; raises ReportError."""
+    """Writes the `.json` alone, which adds nothing to the finding, and returns its path; raises ReportError."""
     return _report(finding, folder, {".json": json_text(finding)})
 
 
