@@ -54,7 +54,7 @@ class CommandOutput:
 
 
 def printable(text: str) -> str:
-    r"""A text without control characters: one from a file could else clear the screen or forge a line.
+    r"""A text without control characters: one from a file could otherwise clear the screen or forge a line.
 
     >>> printable("a\x1b[2J")
     'a\\x1b[2J'
