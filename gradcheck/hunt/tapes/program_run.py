@@ -1,4 +1,4 @@
-"""Running a program, whoever computes: its blocks, its loops, its tapes and the values of its names."""
+"""Runs the parts of a program that compute nothing: its blocks, its loops, its tapes and the values of its names."""
 
 from __future__ import annotations
 
