@@ -71,7 +71,7 @@ class TriedCase:
         return source(*tensors, **self.attributes)
 
     def value(self) -> Array:
-        """The result here; refused unless it is one tensor of the dtype declared."""
+        """The result of the call; raises OperationError unless it is one tensor of the declared dtype."""
         try:
             value = self.run(*map(tf.constant, self.arguments))
         except Exception as error:

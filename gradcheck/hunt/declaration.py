@@ -90,15 +90,16 @@ def operation(
     those of its argument, or a tuple of them for several; None is a free dimension, the same in all arguments.
 
     `domain` is where the elements of arguments lie, "reals", "positive", "nonnegative", "negative", "probabilities" or
-    bounds `(low, high)`, which lie outside (None is no bound); or a dict of these by an argument's name or position.
+    exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position.
     `kinks` are the points at which it has no derivative, `singular` those at which that is infinite or the function
     jumps, `curvature_jumps` those without a second derivative: numbers, or a function of the arguments (NumPy arrays)
     that gives distances from them. `attributes` are keywords with the literals they take, the simplest first.
 
     `dtype` is that of the arguments, or a dict by name or position, `result` that of the result, by default complex
     where an argument is: float64, complex128, or float32 and complex64 for what computes in nothing else: arguments are
-    cast, and rounding is granted. Complex arguments lie all over the plane, whose real and imaginary parts the domain
-    bounds; the gradient is held to TensorFlow's convention, `upstream * tf.math.conj(slope)` of a holomorphic function.
+    cast, and rounding is allowed for. Complex arguments lie anywhere in the plane; the domain bounds their real and
+    imaginary parts. The gradient has to follow TensorFlow's convention, `upstream * tf.math.conj(slope)` of a
+    holomorphic function.
 
     `orders` are the derivatives that it has, `modes` those besides eager tapes in which it claims them, such as
     "tf.function", "forward", "XLA" or "in float32" (a dozen, if None; `()` for none). Raises gradcheck.OperationError,

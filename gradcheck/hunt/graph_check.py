@@ -36,9 +36,8 @@ ANOTHER = Kind.WRONG_VALUE, Kind.MISSING
 """Autodiff's value differs from the estimate, or is missing, which counts as zero."""
 
 OFF = 0.1
-"""A mismatch is excused where the chain rule's value misses the estimate by at least this share of what autodiff's
-does:
-the cause is then what differences miss, or the rounding of the nodes' own derivatives.
+"""A mismatch is excused if the chain rule's value misses the estimate by at least this share of autodiff's error: the
+cause is then what differences miss, or the rounding of the nodes' own derivatives.
 """
 
 ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
@@ -46,7 +45,7 @@ ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
 
 
 def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:
-    """The check of each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
+    """Checks each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
     if set(orders) == {1, 2} and problem.smooth and not problem.empty and problem.point.size <= SMALL:
         try:
             first, second = compare_both_orders(problem)
@@ -61,7 +60,7 @@ def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Chec
 
 
 def check_order(problem: GraphProblem, order: int) -> Checked:
-    """The check of one order, second derivatives along the problem's direction. Raises ModeUnavailableError."""
+    """Checks one order, second derivatives along the problem's direction. Raises ModeUnavailableError."""
     nodes = problem.nonsmooth_nodes
     if problem.empty:
         return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), ()
@@ -242,7 +241,7 @@ def agrees(problem: GraphProblem, order: int) -> bool:
 
 
 def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdict]) -> bool:
-    """Whether they do, except for entries that the rounding of values makes inconclusive; appends the verdict."""
+    """Whether they agree, except for entries that the rounding of values makes inconclusive; appends the verdict."""
     result, tables = check_order(problem, order)
     verdicts.append(result.verdict)
     lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)

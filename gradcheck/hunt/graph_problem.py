@@ -40,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 EXACT = ROUNDOFF["float64"]
 UNSEEN = 4
-"""How many of the finest steps are looked at for a kink or jump; an estimate needs more than these."""
+"""Number of the finest steps that are examined for a kink or jump; an estimate needs more than these."""
 FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 

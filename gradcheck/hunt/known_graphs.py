@@ -141,7 +141,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
 
 
 def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequence[Defect] | None) -> Defect | None:
-    """The same for errors of any operation: the node that raises, and its cause, may come after the culprit."""
+    """The known defect of any operation with this error: the node that raises and its cause may follow the culprit."""
     op, attributes, arguments, order, _ = given
     before = ancestry(sources_of(found.graph), [found.graph.size - 1])
     for defect in known.current(found.taken) if defects is None else defects:
@@ -155,8 +155,7 @@ def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequenc
 
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
-    """The same for regions of arriving cotangents: a node up to the culprit lies in one, and later nodes make it
-    fail."""
+    """The known defect of arriving cotangents: a node up to the culprit is in its region, later nodes trigger it."""
     alike = LOST if found.kind in LOST or CHECKED in found.error else (found.kind,)
     wanted = [
         (defect, region)

@@ -61,8 +61,7 @@ class Monitor:
         """Whether to skip an example, because the time is over and others have failed.
 
         Failed examples are still checked, so that Hypothesis can finish. Raises unittest.SkipTest where none has
-        failed;
-        it does so only after drawing, since Hypothesis takes a test that draws less than before for a flaky one.
+        failed, but only after drawing, since Hypothesis takes a test that draws less than before for a flaky one.
         """
         if not self.expired or example in self.failed:
             return False

@@ -30,7 +30,7 @@ VALUES = 1e-4
 """Relative tolerance of values; values that differ by more belong to another function, whatever its derivative."""
 
 ROUNDINGS = 32.0
-"""The same tolerance in units of the mode's precision, which counts below float64."""
+"""Least relative tolerance of values in roundings of the mode's number type, which counts below float64."""
 
 KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that are kept, since they are more than a disagreement of modes."""
