@@ -127,7 +127,7 @@ def _estimate(
     """The best entry of the tableau over a column of differences, with `jump` (k, m) or else noise added to its bound.
 
     Where a function is smooth up to the radius, noise samples well inside show nothing but noise: digits that its inner
-    values lose in stairs too wide for the finest differences. So do the `lost` digits, whatever the radius. Where that
+    values lose in stairs too wide for the finest differences. The `lost` digits count whatever the radius. Where that
     is not conclusive, the `sizes` of the differences on either side may show that the derivative vanishes.
     """
     value, bound, widest, finest_step = choose(column, errors, rounding.resolved, stencil)

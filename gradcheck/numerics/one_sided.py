@@ -148,7 +148,7 @@ class _Sides:
 
 
 def _both_sides(sample: Sample) -> _Sides:
-    """The rounding assumed is the mixed error f^(x) = (1 + d1) f(x (1 + d2)), |d1|, |d2| <= 4 eps."""
+    """Both sides of a sample; rounding is assumed to be f^(x) = (1 + d1) f(x (1 + d2)), with |d1|, |d2| <= 4 eps."""
     ratio, centre = sample.stencil.ratio, sample.values[:, 0]
     rows = np.moveaxis(np.stack([sample.left, sample.right]), 2, 0)
     shift = (sample.stencil.steps[:, None, None] * np.stack([-sample.step, sample.step]))[..., None]

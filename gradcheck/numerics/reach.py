@@ -23,7 +23,7 @@ POOR = 2.0**20
 """A bound of more than this many roundings of the value may gain from a finer stencil."""
 
 WORTH = 30.0
-"""It does so only if it is also more than this many times the rounding of the differences there."""
+"""A bound may gain from a finer stencil only if it is also over this many times the rounding of the differences."""
 
 GAIN = 0.1
 """A finer stencil's largest step is at most this share of the usual one; a wider one would show nothing new."""

@@ -35,7 +35,7 @@ PART = 0.125
 """Second differences of noise are seldom smaller than this share of its level."""
 
 LOST = 1e-3
-"""The same share for noise that only widens a bound, which may be larger than `SMALL`."""
+"""Noise that only widens a bound is at most this share of the function's change, a larger one than `SMALL`."""
 
 
 @lru_cache(maxsize=16)
