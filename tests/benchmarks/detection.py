@@ -153,7 +153,7 @@ class Training:
 
     @staticmethod
     def of(name: str, weights: int, dtype: str, seed: int = 7) -> Training:
-        """The model of that name with about so many weights, drawn by Keras' initializers."""
+        """The model of that name with about `weights` weights, drawn by Keras' initializers."""
         kind = MODELS[name]
         width, rng = kind.widths[WEIGHTS.index(weights)], np.random.default_rng(seed)
         keras.utils.set_random_seed(seed)

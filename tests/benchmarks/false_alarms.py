@@ -3,7 +3,7 @@
     python tests/benchmarks/false_alarms.py --graphs 20000 --seeds 1 2 3 4 5
 
 Prints a table per seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the
-attempts, and how many graphs were drawn again and not looked at (Hypothesis mutates what it has drawn, which may change
+attempts, and how many graphs were drawn again and not checked (Hypothesis mutates what it has drawn, which may change
 nothing). Every mismatch, and the first inconclusive graphs, are printed in full.
 """
 

@@ -3,7 +3,7 @@
     python tests/benchmarks/mutation.py [--changes 100 | --all] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
 
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
-function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
+function are run, plainly and in modes, with --examples each: an operator, a sign, a constant, a flag, a
 comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
 (by which operation, order and kind), never run, run without an effect on any drawn value, with an effect that was not
 noticed, with the verdicts that were given, or equivalent, with the proof, by its form or from the table beside this

@@ -7,9 +7,9 @@ The first command notes which lines of the library each test reaches (coverage c
 second draws changes: an operator, a comparison, a constant times 2, a returned value, a dropped statement. Each is
 made in a copy of the checkout, where the tests that reach the line run until one fails, those of each function in turn.
 A change is noticed by the test that fails (or that does not end), or not noticed, or never reached. A second seed draws
-other changes. With --at-most, a change that so many seconds of tests do not notice is not noticed, and its row says how
-many of its tests did not run; --only, without --into, runs them all. Both commands take --exhaustive; its tests are
-looked at apart from those of the test command.
+other changes. With --at-most, a change that tests do not notice in this many seconds is not noticed, and its row says
+how many of its tests did not run; --only, without --into, runs them all. Both commands take --exhaustive; its tests are
+considered separately from those of the test command.
 """
 
 from __future__ import annotations

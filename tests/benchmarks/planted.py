@@ -9,7 +9,7 @@ and atol. The right gradient is checked, and then the same with one entry off by
 was stated, by a custom gradient or by `gradient=`. Of entries that were compared together the resolution is divided by
 the magnitude of the entry's input, and multiplied by how far the entry's output goes at most along the moves that were
 made: the unit in which it is stated. With a tolerance one entry is also off by 1.2 times what is tolerated of itself.
-For `spot_check` all of the gradient, or that of one variable, is off by so many times what it states.
+For `spot_check` all of the gradient, or that of one variable, is off by the same multiples of what it states.
 
 No planted error may agree: one that does is printed with its seed, which `--only` runs alone, and prints the results.
 `--into` keeps the cases in a file, and goes on with it. Where the right gradient does not agree, nothing is planted.

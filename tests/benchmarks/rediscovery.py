@@ -3,7 +3,7 @@
     python tests/benchmarks/rediscovery.py [--only TEXT ...] [--seeds 10] [--examples 100] [--shard 1/1] [--into FILE]
 
 Of each record the operation's own test is run in the record's mode, with each seed, until a finding matches the record
-or so many examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
+or --examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
 the run; those that no record explains are listed as `instead`. The table has in how many seeds it was found, after how
 many examples and seconds in the median, and the smallest graph. With --into, lines of JSON are added as they come, and
 what is there already is not run again.
