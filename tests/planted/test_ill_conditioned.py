@@ -159,7 +159,7 @@ def test_errors_above_what_is_stated_are_found() -> None:
 
 
 def spoilt(name: str, times: float) -> tuple[Comparison, Array]:
-    """The comparison with errors of so many times the stated resolution, and these errors (0: no agreement)."""
+    """The comparison with errors of `times` the stated resolution, and these errors (0: no agreement)."""
     x = LOSSY[name].points()
     agree, _, granted = entries(comparison_of(name))
     error = np.zeros(x.size)

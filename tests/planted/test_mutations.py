@@ -69,7 +69,7 @@ def test_every_row_of_the_table_of_equivalent_changes_is_of_a_change(
 
 
 def test_equivalent_changes_have_no_effect(mutation: Any, changes: dict[str, list[Any]]) -> None:
-    """Those of functions that take seconds: run like others, none of them is noticed."""
+    """Changes of functions that take seconds: run like others, none of them is noticed."""
     quick = ("_SubGrad", "_XLogyGrad", "_SquareGrad", "_CholeskyGrad", "_SoftmaxCrossEntropyWithLogitsGrad")
     proved = [change for name in quick for change in changes[name] if change.proof]
     assert len(proved) >= 5
