@@ -1,14 +1,14 @@
-"""What a check costs, in units of the derivative that it checks, all in one run.
+"""The cost of a check, in units of the derivative that it checks, all in one run.
 
     python tests/benchmarks/cost.py [--graphs 60] [--elements 12 1000]
 
 For drawn graphs of 2 to 8 nodes, no two of them with the same operations: the check of order 1, of order 2 (one
 direction) and of both together against one eager gradient plus one nested-tape Hessian-vector product, without and with
 the derivatives under test themselves (the gradient, the product, both of them), and with generation. Graphs whose
-derivative raises, as that of a known defect, have nothing to compare with and are counted alone. For a fixed graph of
-six operations at 12 and 1,000 elements: the first-order check against tf.test.compute_gradient. What is compared
-takes turns, and the fastest turn counts, in processor time, so that other processes matter little; the medians over the
-graphs are printed. Only the ratios mean something.
+derivative raises, as that of a known defect, have nothing to compare with and are counted separately. For a fixed
+graph of six operations at 12 and 1,000 elements: the first-order check against tf.test.compute_gradient. What is
+compared takes turns, and the fastest turn counts, in processor time, so that other processes matter little; the medians
+over the graphs are printed. Only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gradcheck.hunt.nonsmooth import nonsmooth_nodes
 
 REPEATS, ROW = 5, 5
 CHECKS = {"order 1 alone": (1,), "order 2 alone": (2,), "orders 1 and 2": (1, 2)}
-"""What is timed, by name; order 1 tests the gradient, order 2 the product."""
+"""The checks to time, by name; order 1 tests the gradient, order 2 the product."""
 
 EXAMPLES = 12
 """Graphs that are drawn for each one that is kept, since Hypothesis draws many with the same operations."""

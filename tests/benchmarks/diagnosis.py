@@ -30,7 +30,7 @@ PROGRESS = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What gradcheck finds in a program: the first cause and its line, whether it is wrong, and all of the text."""
+    """The diagnosis of a program: the first cause and its line, whether it is wrong, and all of the text."""
 
     cause: Cause | None
     line: int | None

@@ -1,4 +1,4 @@
-"""What a check of a layer or a model costs, in units of one eager gradient of the same function, all in one run.
+"""The cost of checking a layer or a model, in units of one eager gradient of the same function, all in one run.
 
     python tests/benchmarks/models.py [NAME ...] [--float32] [--limit SECONDS]
 

@@ -1,4 +1,4 @@
-"""What GradientMonitor costs: a spot check in units of training steps, and its share at one check in a thousand steps.
+"""The cost of GradientMonitor: a spot check in units of training steps, and its share at one check in a thousand steps.
 
     python tests/benchmarks/monitor.py [NAME ...] [--steps 600] [--checks 5]
 

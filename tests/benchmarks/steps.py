@@ -1,4 +1,4 @@
-"""What `explain` and `assert_step` cost on a training step, with every optimizer of Keras, all in one run.
+"""The cost of `explain` and `assert_step` on a training step, with every optimizer of Keras, all in one run.
 
     python tests/benchmarks/steps.py [NAME ...] [--dtype float32] [--eagerly] [--traced]
 
