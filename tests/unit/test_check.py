@@ -1,4 +1,4 @@
-"""What check accepts, what it reports, and what it leaves alone."""
+"""The arguments and the report of check, and the state that it leaves unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assert_close` in Hypothesis examples: the cause is searched where somebody will read it, and only there."""
+"""`assert_close` in Hypothesis examples: the cause is searched only where its message is shown or read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from a user's source text: the sources of a derivative, a function's definition and its start."""
+"""Facts read from a user's source text: the sources of a derivative, a function's definition and its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a much finer stencil shows between the point and the finest step of the usual one."""
+"""Behaviour between the point and the finest step of the usual stencil, found with a much finer one."""
 
 from __future__ import annotations
 
