@@ -1,4 +1,4 @@
-"""What explain accepts, what it refuses, and that it leaves everything unchanged."""
+"""Arguments that explain accepts and refuses; it leaves everything unchanged."""
 
 from __future__ import annotations
 
