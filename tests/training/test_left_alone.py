@@ -1,4 +1,4 @@
-"""What a step changes is restored, whatever happens; what cannot be restored is refused, by name."""
+"""Everything that a step changes is restored, even if it fails; what cannot be restored is refused, by name."""
 
 from __future__ import annotations
 
