@@ -1,4 +1,4 @@
-"""What rounding excuses, compared with mpmath: right functions that lose digits, and errors planted among them."""
+"""Errors that rounding excuses, compared with mpmath: right functions that lose digits, and errors planted in them."""
 
 from __future__ import annotations
 
