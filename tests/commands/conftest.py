@@ -35,7 +35,7 @@ def copied_record(folder: Path, record: str, **fields: Any) -> Path:
 
 @dataclass(frozen=True)
 class Said:
-    """What a command line printed, and its exit code."""
+    """The output of a command line, and its exit code."""
 
     code: int
     out: str
