@@ -1,4 +1,4 @@
-"""Hypothesis strategies: inputs for your own tests, `tensors` and `arguments_of`, and `graphs.graphs` for the hunt's.
+"""Hypothesis strategies: `tensors` and `arguments_of` for your own tests, and `graphs.graphs` for the hunt.
 
 The names load on first use (PEP 562).
 """

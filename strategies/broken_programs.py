@@ -1,8 +1,9 @@
-"""Modules with a function that takes gradients with tapes: right ones, and ones that are broken in one known way.
+"""Modules with a function that takes gradients with tapes: correct ones, and ones that are broken in one known way.
 
-They are drawn from templates, which are Python but for what is drawn: `{a | b}` is one of several texts, the simplest
-first; CURVED(a), GRADIENT(a) and TAPE() stand for EXPRESSIONS; `b = SOME(a)` is a chain of one to three operations,
-`b = LOSS(a)` none to two and a loss. The planted line breaks the program; `---` ends the module's own lines.
+They are drawn from templates, which are Python except for what is drawn: `{a | b}` is one of several texts, the
+simplest first; CURVED(a), GRADIENT(a) and TAPE() stand for EXPRESSIONS; `b = SOME(a)` is a chain of one to three
+operations, `b = LOSS(a)` none to two and a loss. The planted line breaks the program; `---` ends the module's own
+lines.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EXPRESSIONS = {
     "OPERATION": "{tf.sin(@) | tf.square(@) | tf.tanh(@) | tf.sigmoid(@) | tf.exp(0.5 * @) | @ ** 3 | 1.5 * @ | @ + 0.6"
     " | tf.math.softplus(@) | @ / 1.7 | tf.cos(@) | -@ | tf.identity(@)}",
 }
-"""What the words of a template stand for; @ is their argument."""
+"""The expressions that the words of a template stand for; @ is their argument."""
 EXPRESSION = re.compile(rf"\b({'|'.join(EXPRESSIONS)})\((\w*)\)")
 CHAIN = re.compile(r"^( *)(\w+) = (SOME|LOSS)\((\w+)\)$", re.MULTILINE)
 CHOICE = re.compile(r"{([^{}]*)}")
@@ -193,7 +194,7 @@ BROKEN: dict[Cause, dict[str, str]] = {
             return loss, [g, h]""",
     },
 }
-"""The templates of each cause, by what they do (and the scenario that they vary)."""
+"""The templates of each cause, by what they do (and the scenario of which they are variants)."""
 
 RIGHT = {
     "everything inside (A5)": _under_tape("a = SOME(x)"),
@@ -262,7 +263,8 @@ EAGER = ("NumPy or Python numbers (D13)", "string (D14)", "logged in NumPy")
 
 @dataclass(frozen=True)
 class WrittenProgram:
-    """A module with a function `program()`; the cause that breaks it and its line (None: it is right); the template."""
+    """A module with a function `program()`, the cause and line that break it (None if it is right), and the
+    template."""
 
     text: str
     cause: Cause | None
@@ -277,7 +279,7 @@ class WrittenProgram:
 
 @st.composite
 def broken_programs(draw: Draw, cause: Cause | None = None) -> WrittenProgram:
-    """Programs that are broken in exactly one way, drawn or given."""
+    """Programs that are broken in exactly one way, by a drawn or a given cause."""
     chosen = choice(draw, tuple(BROKEN)) if cause is None else cause
     return _written(draw, BROKEN[chosen], chosen)
 
@@ -302,7 +304,7 @@ def _written(draw: Draw, templates: Mapping[str, str], cause: Cause | None) -> W
 
 
 def _expanded(draw: Draw, template: str) -> str:
-    """A template's text with all that is left open drawn, from top to bottom."""
+    """A template's text with all of its open parts drawn, from top to bottom."""
     text = CHAIN.sub(lambda found: _chain(draw, *found.groups()), template)
     text = EXPRESSION.sub(lambda found: EXPRESSIONS[found[1]].replace("@", found[2]), text)
     return CHOICE.sub(lambda found: choice(draw, [one.strip() for one in found[1].split("|")]), text)

@@ -1,4 +1,4 @@
-"""A graph while it is drawn: every position is evaluated at once, so that its shape, values and kinks are known."""
+"""A graph while it is drawn: each position is evaluated immediately, so that its shape, values and kinks are known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 RegionOf = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
 MOST_OF_LARGE = 4096
-"""A value of a large graph has at most so many elements."""
+"""The most elements of a value in a large graph."""
 LARGEST, SMALLEST = 1e10, 1e-10
 
 
@@ -50,10 +50,10 @@ class Position:
 
 @dataclass(eq=False)
 class Draft:
-    """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
+    """The positions so far, in order of creation; unused ones stay until `graph` leaves them out.
 
     `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
-    `composed` admits a second node at a kink; `most` is how many elements a value may have.
+    `composed` admits a second node at a kink; `most` is the largest number of elements of a value.
     """
 
     order: int = 1
@@ -63,13 +63,13 @@ class Draft:
     positions: list[Position] = field(default_factory=list)
 
     def literal(self, literal: Input) -> Position:
-        """A new input."""
+        """Adds an input."""
         number, value = len(self.positions), literal.array()
         self.positions.append(Position(number, literal, value, tf.constant(value), frozenset((number,))))
         return self.positions[-1]
 
     def node(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
-        """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
+        """Adds a node, or returns None if its value is unfit for differences or if it lies in an excluded region."""
         spec, number, values = CATALOGUE[op], len(self.positions), [argument.value for argument in arguments]
         behind = frozenset[int]().union(*(argument.ancestors for argument in arguments))
         if self.known is not None:
@@ -99,7 +99,7 @@ class Draft:
         return {number: self.positions[number].source for number in sorted(numbers)}
 
     def nodes_of(self, output: Position) -> int:
-        """How many nodes the graph of an output has."""
+        """The number of nodes in the graph of an output."""
         return sum(isinstance(source, Node) for source in self._sources(output.ancestors).values())
 
     def graph(self, output: Position) -> Graph:
@@ -116,7 +116,7 @@ def _graph(sources: Mapping[int, Input | Node]) -> Graph:
 
 
 def is_fit(value: Array, most: int = MOST_ELEMENTS) -> bool:
-    """Whether differences can be taken of a value: it is not too large an array, finite, no overflow, no underflow."""
+    """Whether differences can be taken of a value: not too many elements, all finite, no overflow, no underflow."""
     magnitudes = np.abs(value)
     fits = (magnitudes <= LARGEST) & ((magnitudes >= SMALLEST) | (magnitudes == 0))
     return value.size <= most and bool(fits.all())

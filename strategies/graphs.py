@@ -1,4 +1,4 @@
-"""Graphs drawn newest parent first: while a flag says so, the newest value goes into one more operation."""
+"""Graphs drawn newest parent first: as long as a flag is drawn, the newest value goes into one more operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ArgumentShapes = tuple[Shape, ...]
 def signatures(op: str, shape: Shape, most: int = MOST_ELEMENTS) -> tuple[ArgumentShapes, ...]:
     """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it.
 
-    None of them has more elements than a value of a drawn graph may have.
+    None of them has more elements than a value of a drawn graph may have (`most`).
     """
     offered = (tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
     return tuple(shapes for shapes in offered if all(prod(one) <= most for one in shapes))
@@ -51,17 +51,17 @@ def starts(op: str) -> tuple[Shape, ...]:
 
 
 SIZES, ROWS = (MOST_OF_LARGE, 1000, 513, 130, 67), (130, 67)
-"""How many elements a large tensor has, about: whole blocks of a vectorised kernel, and some with a rest. Fewer where
-there are more rows, or steps of a sequence, instead of longer ones."""
+"""Approximate numbers of elements of a large tensor: whole blocks of a vectorised kernel, and some with a remainder.
+Fewer where there are more rows, or steps of a sequence, instead of longer ones."""
 SIDE = 3
-"""Or so many times as many along every dimension."""
+"""Alternatively, every dimension is this many times as long."""
 
 
 @cache
 def large_starts(op: str) -> tuple[Shape, ...]:
-    """The shapes of many elements that a fresh first argument may have: longer ones, more of them, larger ones.
+    """The shapes with many elements that a fresh first argument may have: longer rows, more rows, or all sides longer.
 
-    None for operations that are looped over their points, and where an attribute would be drawn for each element.
+    Empty for operations that are looped over their points, and where an attribute would be drawn for each element.
     """
     if CATALOGUE[op].looped:
         return ()
@@ -75,7 +75,7 @@ def large_starts(op: str) -> tuple[Shape, ...]:
 
 
 def large_signatures(op: str, shape: Shape) -> list[ArgumentShapes]:
-    """The shapes of all arguments beside a large first one: all inputs together fit into a report."""
+    """The shapes of all arguments with a large first one; all inputs together fit into a report."""
     offered_here = signatures(op, shape, MOST_OF_LARGE)
     return [one for one in offered_here if sum(map(prod, one)) <= MOST_OF_LARGE and _few_drawn(op, one)]
 
@@ -86,9 +86,9 @@ LOOPS = frozenset(("While", "StatelessWhile"))
 
 @cache
 def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any], ...]) -> bool:
-    """Whether an operation, of large tensors, makes no intermediate value much larger than these, and runs no loop.
+    """Whether an operation on large tensors makes no intermediate value much larger than these, and runs no loop.
 
-    Else hundreds of points take gigabytes, or minutes. What cannot be traced is not known.
+    Otherwise hundreds of points take gigabytes, or minutes. False for an operation that cannot be traced.
     """
     spec = CATALOGUE[op]
     given = [tf.TensorSpec(shape, spec.dtype(argument)) for argument, shape in enumerate(shapes)]
@@ -100,7 +100,7 @@ def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any]
     kinds = {node.op for function in traced.graph.as_graph_def().library.function for node in function.node_def}
     kinds |= {one.type for one in operations}
     sizes = [tensor.shape.num_elements() for one in operations for tensor in one.outputs]
-    small = all(size is None or size <= WIDEST for size in sizes)  # rows that only the values tell are few
+    small = all(size is None or size <= WIDEST for size in sizes)  # dimensions that only the values determine are small
     return small and len(operations) <= LONGEST and LOOPS.isdisjoint(kinds)
 
 
@@ -133,7 +133,7 @@ TRIES = 4
 SWARMS = 64
 PREFIX = 3
 LARGE = 37
-"""The number of the swarm whose tensors are large: now and then, for large ones are dear."""
+"""The number of the swarm whose tensors are large: only one, since large tensors are expensive."""
 
 
 def graphs(
@@ -149,7 +149,7 @@ def graphs(
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. One graph in 64 is this
     operation alone on up to 4,096 elements. `operations` are those that may be drawn (all of the catalogue that have a
-    derivative of this `order`, if None). `known` is asked of every node, as `known(op, attributes, argument values,
+    derivative of this `order`, if None). `known` is called for every node, as `known(op, attributes, argument values,
     order, the Ancestry before them)`; a node for which it returns a name is not generated. `number_type` is one that
     holds all literals exactly.
 
@@ -200,7 +200,7 @@ def _graph(
 
 
 def _large_graph(draw: Draw, op: str, draft: Draft) -> Graph | None:
-    """One operation on tensors of many elements; None where a known defect, or its cost, is in the way."""
+    """One operation on tensors of many elements; None if a known defect, or the cost, rules that out."""
     spec, start = CATALOGUE[op], choice(draw, large_starts(op))
     shapes = choice(draw, large_signatures(op, start))
     attrs = attributes(draw, op, shapes)
@@ -224,7 +224,8 @@ def _noted(graph: Graph, order: int) -> None:
 def banned(names: tuple[str, ...], swarm: int) -> frozenset[str]:
     """The operations that a swarm leaves out: none for number 0, else half of all for three quarters of the numbers.
 
-    Those that are looped over their points, each as dear as all others together, stay in for an eighth of the numbers.
+    Those that are looped over their points, each as expensive as all others together, are only kept for an eighth of
+    the numbers.
     """
     if swarm == 0:
         return frozenset()
@@ -257,11 +258,11 @@ class Growth:
         return newest
 
     def started(self) -> Position | None:
-        """The first node of a free graph, on a fresh input of a shape that it likes."""
+        """The first node of a free graph, on a fresh input of a shape that the operation takes."""
         return next((node for op in self.probed() if (node := self.rooted(op, None))), None)
 
     def rooted(self, op: str, newest: Position | None) -> Position | None:
-        """The operation on the newest value, or else on fresh inputs, or else on some without special values."""
+        """The operation on the newest value, or else on fresh inputs, or else on fresh ones without special values."""
         node = self.grown(op, newest) if newest else None
         if node:
             return node
@@ -269,10 +270,10 @@ class Growth:
         return self.grown(op, fresh) or self._plain(op, fresh)
 
     def suffix(self, newest: Position, max_nodes: int) -> Position:
-        """More nodes after the newest one; the last of them is returned."""
+        """Adds nodes after the newest one, and returns the last of them."""
         while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and index(self.draw, MORE) > 0:
             node = self.step(newest.value.shape, str(newest.value.dtype), newest, adapting=room > 1)
-            # Another argument may be a value that was made and left aside before, with the nodes behind it.
+            # Another argument may be a value that was made earlier and not used, with the nodes that it depends on.
             if node is None or self.draft.nodes_of(node) > max_nodes:
                 break
             newest = node
@@ -281,7 +282,7 @@ class Growth:
     def step(
         self, shape: Shape, dtype: str, newest: Position | None, *, adapting: bool = False, towards: str | None = None
     ) -> Position | None:
-        """One more node, of the operation drawn, or of others if that one proves unfit; `towards` accepts its value."""
+        """Adds a node of the operation drawn, or of another one if that is unfit; `towards` has to accept its value."""
         for op in islice((op for op in self.probed() if accepts(op, shape, dtype)), TRIES):
             node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=adapting)
             if node and (towards is None or accepts(towards, node.value.shape, str(node.value.dtype))):
@@ -289,7 +290,7 @@ class Growth:
         return None
 
     def probed(self) -> Iterator[str]:
-        """All names, from a drawn one on in long strides, so that no operation inherits the share of its neighbour."""
+        """All names, from a drawn one on in long strides, so that no operation gets the share of its neighbour."""
         count = len(self.names)
         place, stride = index(self.draw, count) if count else 0, _stride(count)
         probed = (self.names[(place + step * stride) % count] for step in range(count))
@@ -302,7 +303,7 @@ class Growth:
         return self.draft.literal(literal(self.draw, shape, dtype, domain, self.number_type))
 
     def grown(self, op: str, first: Position, *, adapting: bool = True) -> Position | None:
-        """A new node on `first` (through an adapter, if need be) and on other values."""
+        """Adds a node on `first` (through an adapter, if need be) and on other values."""
         spec = CATALOGUE[op]
         if not spec.domain(0).contains(first.value):
             adapted = self._adapted(spec, first) if adapting else None
@@ -321,7 +322,7 @@ class Growth:
         return node if node and spec.domain(0).contains(node.value) else None
 
     def _other(self, spec: OpSpec, shapes: ArgumentShapes, argument: int) -> Position:
-        """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or a fresh one."""
+        """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or a fresh input."""
         shape, dtype, domain = shapes[argument], spec.dtype(argument), spec.domain(argument)
         back = index(self.draw, FARTHEST)
         fitting = [
@@ -334,7 +335,8 @@ class Growth:
         return self.fresh(spec.name, shape, argument)
 
     def _plain(self, op: str, first: Position) -> Position | None:
-        """The operation on fresh inputs with fewer special values, for where a kink or a known defect is in the way."""
+        """The operation on fresh inputs with fewer special values, for where a kink or a known defect rules the first
+        out."""
         spec, shapes = CATALOGUE[op], signatures(op, first.value.shape)[0]
         plain = [
             smooth(shape, spec.dtype(i), spec.domain(i), 11 * i, self.number_type) for i, shape in enumerate(shapes)

@@ -1,4 +1,4 @@
-"""The values of the tables as an array of any dtype holds them: rounded, and still inside of the domain."""
+"""The values of the tables as an array of any dtype holds them: rounded, and still inside the domain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .values import Table, table
 Array = np.ndarray[Any, Any]
 
 PARTS = {"complex64": "float32", "complex128": "float64"}
-"""The dtype of the real and of the imaginary part."""
+"""The dtype of the real and imaginary parts."""
 WHOLE_ENDS = {"int32": (-(2.0**31), 2.0**31 - 1), "int64": (-(2.0**63), 2.0**63 - 1024), "bool": (0.0, 1.0)}
 """The smallest and the largest value, as far as float64 holds them."""
 TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
@@ -73,15 +73,15 @@ def rounded(values: Sequence[float] | Array, dtype: str) -> Array:
 
 
 def clipped(values: Sequence[float] | Array, interval: Interval, dtype: str) -> Array:
-    """Values as a real dtype holds them; what leaves the interval by that becomes its nearest end."""
+    """Values as a real dtype holds them; those that rounding moves out of the interval become its nearest end."""
     return np.clip(rounded(values, dtype), *ends(interval, dtype))
 
 
 @cache
 def held_table(interval: Interval, style: str, dtype: str) -> Table:
-    """The values of `table` inside an interval as a real dtype holds them, but for those too large for it; never none.
+    """The values of `table` inside an interval as a real dtype holds them, without those too large for it; never empty.
 
-    Those of integers are sorted by size, so that the smallest are the simplest in every style.
+    Integers are sorted by size, so that the smallest are the simplest in every style.
 
     >>> held_table(Interval(0.0), "plain", "float16")[:4], held_table(Interval(-2.0, 4.0), "rough", "int32")
     ((1.0, 2.0, 0.5, 3.0), (0.0, 1.0, -1.0, 2.0, 3.0))
@@ -94,7 +94,7 @@ def held_table(interval: Interval, style: str, dtype: str) -> Table:
 
 
 def opened(interval: Interval) -> Interval:
-    """The open interval with the same numbers of float64 in it."""
+    """The open interval that holds the same float64 numbers."""
     if not interval.closed:
         return interval
     return Interval(float(np.nextafter(interval.low, -math.inf)), float(np.nextafter(interval.high, math.inf)))

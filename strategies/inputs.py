@@ -1,4 +1,4 @@
-"""Inputs for anybody's own tests: NumPy arrays with the special values that trigger gradient defects."""
+"""Inputs for a user's own tests: NumPy arrays with the special values that trigger gradient defects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 FreeShape = tuple[int | None, ...]
 
 LARGEST = 2**24
-"""An array has no more elements: 128 MiB of float64."""
+"""The most elements of an array: 128 MiB of float64."""
 
 SHAPE_EXPECTED = "a tuple of sizes, with None for a free one, such as (2, 3) or (None, 3), or a strategy of such tuples"
 DOMAIN_EXPECTED = f"one of {', '.join(DOMAINS)}, or bounds such as (0.0, 1.0) or (2.0, None), or range(10) for integers"
@@ -31,12 +31,13 @@ SIGNATURE_EXPECTED = (
     "or a tf.function or concrete function that has them"
 )
 FIRST, FURTHER, MOST = 16, 3, 4
-"""One free dimension in so many is empty; after a row, another one follows two times out of three, up to so many."""
+"""One free dimension in FIRST is empty; each row is followed by another one with probability 1 - 1 / FURTHER, up to
+MOST rows."""
 
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """What an array is drawn from: None in its shape is a free dimension, None instead of it any shape."""
+    """The form that an array is drawn in: None in its shape is a free dimension, None instead of it any shape."""
 
     shape: FreeShape | None
     dtype: str
@@ -50,7 +51,7 @@ class ArrayForm:
 
 @dataclass(frozen=True)
 class ElementSource:
-    """Where the elements of one array come from: decided once, before its rows are drawn."""
+    """The source of the elements of one array: decided once, before its rows are drawn."""
 
     form: ArrayForm
     shape: FreeShape
@@ -60,7 +61,7 @@ class ElementSource:
 
     @property
     def rows(self) -> bool:
-        """Whether it is drawn row by row, as long as rows follow."""
+        """Whether it is drawn row by row."""
         return self.shape[:1] == (None,)
 
     @property
@@ -69,7 +70,7 @@ class ElementSource:
         return tuple(size for size in self.shape if size is not None)
 
     def drawn(self, draw: Draw) -> list[complex]:
-        """The elements of a row, or of the array: each is a draw, unless they are many."""
+        """Draws the elements of a row, or of the array; each is a draw, unless there are many."""
         count, interval = prod(self.row), opened(self.form.interval)
         if count > MOST_ELEMENTS:
             dtype = "float64" if self.plane is None else "complex128"
@@ -101,8 +102,8 @@ def tensors(
     bounds `(low, high)`, which are excluded (None is no bound), or, for integers, `range(10)`; it bounds real and
     imaginary parts.
 
-    Arrays shrink to the fewest rows and to zeros, or the plainest numbers of the domain. Of more than 64 elements (in a
-    row, if there are rows), all but a few are spread over the domain. Raises ValueError, at once, for anything else.
+    Arrays shrink to the fewest rows and to zeros, or the plainest numbers of the domain. Beyond 64 elements (in a row,
+    if there are rows), all but a few are spread over the domain. Raises ValueError, at once, for anything else.
 
     >>> from hypothesis import find
     >>> find(tensors((None, 2)), lambda x: 1.0 in x)
@@ -215,7 +216,7 @@ def _interval(given: Any, dtype: str, what: str) -> Interval:
 
 
 class _Domains:
-    """The domains of arguments, by what names them; remembers which were asked for."""
+    """The domains of arguments by their names; remembers which names were asked for."""
 
     def __init__(self, given: Any) -> None:
         self.given, self.named = given, isinstance(given, Mapping)

@@ -1,4 +1,4 @@
-"""The tests of a project's own operations: each in random graphs, in its modes, and what is known of it.
+"""The tests of a project's own operations: each in random graphs, in its modes, and its known defects.
 
 They are made for one run of pytest, by gradcheck.pytest_plugin.
 """
@@ -33,14 +33,14 @@ from .graphs import graphs
 
 NAME = "gradcheck"
 TIMES = 5
-"""A project has few operations; each gets so many times the examples of one of the catalogue."""
+"""How many times the examples of an operation of the catalogue each operation of a project gets."""
 
 MOST_NODES = (1, 8, 8, 8)
-"""One graph in four is the operation alone, to which those of other operations then shrink in one step."""
+"""One graph in four is the operation alone, to which graphs with other operations then shrink in one step."""
 
 
 class OperationModule(pytest.Module):
-    """A module of tests that are made instead of read."""
+    """A module of tests that are generated instead of read from a file."""
 
     made: dict[str, Any]
 
@@ -67,7 +67,7 @@ def collected(
 def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callable[[int], settings]) -> dict[str, Any]:
     """Test functions by name: of registered operations, and of the project's own records of known defects.
 
-    `profile` gives the settings with so many times a profile's examples. The tests take pytest's fixtures.
+    `profile` gives the settings with a multiple of a profile's examples. The tests take pytest's fixtures.
     """
 
     @pytest.fixture(autouse=True, scope="module")
@@ -147,7 +147,7 @@ def _param(value: Any, operation: str, name: str, *others: Any) -> Any:
 
 @cache
 def _with(operation: str) -> tuple[str, ...]:
-    """TensorFlow's operations and this one of the project's: what is wrong with another is for that one's tests."""
+    """TensorFlow's operations and this one of the project's; errors of another one are left to its own tests."""
     return tuple(name for name in CATALOGUE if name not in REGISTERED or name == operation)
 
 

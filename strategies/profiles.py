@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture import providers
 
 TESTS, HUNT = "ci", "dev"
 EXAMPLES = {"dev": 10, "ci": 5, "nightly": 1000}
-# Without Phase.explain: the blame names the culprit, and explaining costs as much again as shrinking.
+# Without Phase.explain: the blame names the culprit, and explaining costs as much as shrinking.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 REDIS = "GRADCHECK_REDIS"
 PATIENCE = 10.0
@@ -32,7 +32,7 @@ def register(folder: Path) -> None:
 
 
 def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:
-    """The settings of one of the three profiles, with so many times its examples."""
+    """The settings of one of the three profiles, with its number of examples multiplied by `times`."""
     return settings(
         parent=settings.get_profile("default"),
         max_examples=times * EXAMPLES[name],
@@ -47,7 +47,8 @@ def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:
 
 @contextmanager
 def local_constants_left_out() -> Iterator[None]:
-    """Inside, draws depend on the seed alone, as after `register`; a project's other tests are left as they were."""
+    """A context in which draws depend on the seed alone, as after `register`; a project's other tests are not
+    affected."""
     before = getattr(providers, "_get_local_constants", None)
     _leave_out_local_constants()
     try:
@@ -58,7 +59,7 @@ def local_constants_left_out() -> Iterator[None]:
 
 
 def _leave_out_local_constants() -> None:
-    """Makes draws depend on the seed alone, and not on the modules that happen to be loaded.
+    """Makes draws depend on the seed alone, and not on the modules that are loaded.
 
     Hypothesis mixes the constants of the project's own modules into what it draws (since 6.131), which depends on the
     tests that ran before in the process: neither a seed nor a derandomised test would repeat its examples. There is no
@@ -70,7 +71,7 @@ def _leave_out_local_constants() -> None:
 
 
 def chosen(profile: str | None, seed: object = None) -> str:
-    """The profile of a pytest run: the one that was named; else a seed asks for a hunt; else the tests' fixed examples.
+    """The profile of a pytest run: the one that was named; else, with a seed, a hunt; else the tests' fixed examples.
 
     >>> chosen(None), chosen(None, seed=7), chosen("nightly")
     ('ci', 'dev', 'nightly')
@@ -99,7 +100,7 @@ def database(folder: Path) -> ExampleDatabase:
         server.ping()
     except (RedisError, ValueError) as error:
         shown = _without_password(url)
-        # What cannot be parsed of a URL may be a part of its password.
+        # The part of a URL that cannot be parsed may belong to its password.
         why = type(error).__name__ if isinstance(error, ValueError) and shown != url else error
         raise ValueError(
             f"{REDIS} was {shown!r}: {why}. Expected a server that answers, such as redis://localhost:6379/0; "
@@ -109,7 +110,7 @@ def database(folder: Path) -> ExampleDatabase:
 
 
 def _without_password(url: str) -> str:
-    """A URL as it may be printed, such as into the log of a CI.
+    """A URL that may be printed, such as into the log of a CI.
 
     >>> _without_password("redis://:secret@host:6379/0?password=secret")
     'redis://host:6379/0'

@@ -1,4 +1,4 @@
-"""What the operations of a drawn program may take: names by their values, and values that stay small and smooth."""
+"""The operands of a drawn program's operations: names by their values, and values that stay small and smooth."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHAPES: tuple[tuple[int, ...], ...] = ((2,), (), (2, 2))
 NUMBERS = (1.7, 0.3, 2.2, -1.0, 0.7, -0.3, 1.4, 0.0, 3.1, -1.7)
 LARGEST = 30.0
 NEAREST = 10
-"""How far back an operand may lie."""
+"""The number of newest names from which an operand is drawn."""
 EAGER_ONLY = ("numpy",)
 NOT_IN_FUNCTIONS = ("numpy", "remainder", "to_integer")
 STEPS = ("floor", "sign", "to_integer", "remainder", "round")
 EDGE = 1e-6
-"""Nearer than this to the edge of a step, rounding would decide on which side a value lies."""
+"""Least distance from the edge of a step; nearer, rounding would decide on which side a value lies."""
 
 
 def literal(draw: Draw) -> Literal:
@@ -36,7 +36,7 @@ def literal(draw: Draw) -> Literal:
 
 
 class Operands:
-    """The names of a program, in the order in which they were bound; it is asked for the newest first."""
+    """The names of a program, in the order in which they were bound; queries list the newest first."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -49,7 +49,7 @@ class Operands:
         return f"{letter}{self.counts[letter]}"
 
     def bound(self, name: str) -> None:
-        """A name was bound (again), unless it came to nothing or to None."""
+        """Records that a name was bound (again), unless it has no value or None."""
         if self.model.values.get(name) is not None:
             if name in self.names:
                 self.names.remove(name)
@@ -60,7 +60,7 @@ class Operands:
         return self.model.value(name).value
 
     def newest(self, fits: Callable[[Value], bool] = lambda value: True) -> list[str]:
-        """The names that have a value which fits, and whose derivative is predicted."""
+        """The names whose value fits, and whose derivative is predicted."""
         return [name for name, value in self._predicted() if fits(value)][:NEAREST]
 
     def _predicted(self) -> list[tuple[str, Value]]:
@@ -68,11 +68,11 @@ class Operands:
         return [(name, value) for name, value in values if value is not None and not value.opaque]
 
     def floating(self) -> list[str]:
-        """Those of floating tensors and variables."""
+        """The newest names of floating tensors and variables."""
         return self.newest(lambda value: value.value.dtype.kind == "f")
 
     def made(self, record: TapeRecord) -> list[str]:
-        """The names whose making a tape recorded."""
+        """The names whose operation a tape recorded."""
         return self.newest(lambda value: record.entries.get(value.followed) is not None)
 
     def behind(self, record: TapeRecord, targets: Sequence[str]) -> list[str]:
@@ -84,7 +84,7 @@ class Operands:
         return [name for name, _ in found][:NEAREST]
 
     def recorded(self) -> list[str]:
-        """What a tape that is active now would follow an operation on."""
+        """The names that a tape that is active now would follow an operation on."""
 
         def followed(value: Value, record: TapeRecord) -> bool:
             accessed = record.accessed and isinstance(value, ModelVariable) and value.trainable
@@ -93,14 +93,15 @@ class Operands:
         return self.newest(lambda value: any(followed(value, record) for record in self.model.active.records))
 
     def batches(self, names: Sequence[str]) -> list[str]:
-        """Those among the names that have a batch dimension and another one; all, if there are none."""
+        """The names that have a batch dimension and another one; all, if there are none."""
         return [name for name in names if self.value(name).ndim == 2] or list(names)
 
 
 def applied(
     draw: Draw, names: Sequence[str], value: Callable[[str], Array], left_out: Sequence[str]
 ) -> tuple[str, tuple[str, ...], Array]:
-    """An operation on some of the names, those names, and the value; another operation where it would be large."""
+    """Draws an operation and its arguments from the names; returns both and the value, which another one keeps
+    small."""
     first = choice(draw, names)
     integer = value(first).dtype.kind == "i"
     operation = choice(draw, [name for name in (INTEGER if integer else FLOATING) if name not in left_out])

@@ -1,6 +1,6 @@
 """Programs around GradientTapes, run by the reference model while they are drawn, so that every name has a value.
 
-The simplest statement comes first, blocks go on by a flag, operands are the newest first.
+The simplest statement comes first, blocks continue by a flag, operands are the newest first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MISTAKE_SHARE = 16
 MOST_JACOBIANS = 1
 MOST_CALLS = 1
 CALL_SHARE = 8
-"""A function costs TensorFlow a trace, so that there are few."""
+"""One call in CALL_SHARE is drawn, since each function costs TensorFlow a trace."""
 
 
 @st.composite
@@ -53,7 +53,7 @@ class _ProgramDraft:
     """A program while it is drawn.
 
     `ended`: the model has raised. `loops`: how many loops surround the next statement. A method for a kind of statement
-    gives None where the statement does not fit; an operation takes its place.
+    returns None where the statement does not fit; an operation takes its place.
     """
 
     def __init__(self, draw: Draw, traced: bool) -> None:
@@ -81,7 +81,7 @@ class _ProgramDraft:
         return Program(tuple(variables), tuple(body), self.traced)
 
     def _mostly(self, share: int) -> bool:
-        """True but for one case in `share`."""
+        """True except for one case in `share`."""
         return index(self.draw, share) > 0
 
     def _choice(self, options: Sequence[Any]) -> Any:
@@ -136,7 +136,7 @@ class _ProgramDraft:
         return self._within(form.Open(tuple(tapes), ()), depth, lambda: self._watches(tapes))
 
     def _second(self, depth: int) -> Statement | None:
-        """A tape around another one and the derivative that it gives."""
+        """A tape around another one and its derivative."""
         if depth + 1 >= DEEPEST:
             return None
         outer = self._tape()
@@ -153,7 +153,7 @@ class _ProgramDraft:
         return form.Tape(self.operands.fresh("tape"), index(self.draw, 3) == 2, index(self.draw, 4) < 3)
 
     def _watches(self, tapes: Sequence[form.Tape]) -> list[Statement]:
-        """What the body of new tapes begins with: most of them watch something."""
+        """The first statements in the body of new tapes: most of them watch something."""
         watching = [tape.name for tape in tapes if not (tape.accessed and self._mostly(3))]
         names = self.operands.floating() or self.operands.newest()
         return [self._run(form.Watch(tape, self._choice(names))) for tape in watching]
@@ -183,7 +183,7 @@ class _ProgramDraft:
         return None if tape is None or depth >= DEEPEST else self._within(form.Resume(tape, ()), depth)
 
     def _loop(self, depth: int) -> Statement | None:
-        """The body is drawn in the first round; the others repeat it."""
+        """A loop whose body is drawn in the first round and repeated in the others."""
         if depth >= DEEPEST or self.length > LONGEST // 2:
             return None
         count = 2 + index(self.draw, 2)

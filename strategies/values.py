@@ -1,4 +1,4 @@
-"""Literal tensors: one draw an element, an index into a table of values inside the domain, simplest first."""
+"""Literal tensors: one draw per element, an index into a table of values inside the domain, simplest first."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme
 SPECIAL_COPIES = 2
 POINTS: tuple[complex, ...] = (0j, 1 + 0j, 1j, -1 + 0j, 2 + 0j, 0j, 1 + 1j, -1j, 0.5 + 0j, 0j, 1 + 0j, -2j)
 PLANES = ("points", "whole", "points", "real", "whole", "imaginary")
-"""Where complex numbers lie: zeros and ones, cuts and poles are on the axes, independent parts hardly ever."""
+"""Where complex numbers lie: zeros and ones, cuts and poles are on the axes, where independent parts seldom lie."""
 IMAGINARY = 5
-"""So far behind a real part in a table lies its imaginary part."""
+"""The imaginary part of a number is this many places behind its real part in a table."""
 FEWEST, MANY = 2, 4096
 LIMITS = {"float32": (2.0**-20, 2.0**20), "float16": (2.0**-6, 2.0**6), "bfloat16": (2.0**-6, 2.0**6)}
-"""The magnitudes that are drawn in less than float64: powers of others would overflow or vanish."""
+"""The magnitudes that are drawn in less than float64: powers of others would overflow or underflow."""
 
 
 def _inside(table: Table, interval: Interval, number_type: str) -> Table:
@@ -78,7 +78,7 @@ def _inside(table: Table, interval: Interval, number_type: str) -> Table:
 
 @cache
 def held(table: Table, number_type: str) -> Table:
-    """The values of a table as a number type holds them, without what is too large or too small for it.
+    """The values of a table as a number type holds them, without those that are too large or too small for it.
 
     >>> held((0.5, 0.7, 1e5), "float16")
     (0.5, 0.7001953125)
@@ -91,7 +91,7 @@ def held(table: Table, number_type: str) -> Table:
 
 
 def _mapped(interval: Interval) -> Table:
-    """A dozen values inside an interval that the tables of plain values miss."""
+    """A dozen values inside an interval that the tables of plain values may miss."""
     if np.isfinite(interval.low) and np.isfinite(interval.high):
         return tuple(interval.low + (interval.high - interval.low) * fraction for fraction in FRACTIONS)
     bounded_below = np.isfinite(interval.low)
@@ -106,7 +106,7 @@ def _near_edges(interval: Interval) -> Table:
 
 @cache
 def table(interval: Interval, style: str, number_type: str = "float64") -> Table:
-    """The values inside an interval that a number type holds, never none.
+    """The values inside an interval that a number type holds, never empty.
 
     The style is `plain`, `tied` (three plain ones), `rough`, `extreme`, or `wide`: anywhere, and near both ends.
     """
@@ -143,9 +143,9 @@ def plane_of(draw: Draw, interval: Interval) -> str:
 
 
 def elements(draw: Draw, size: int, values: Table, plane: str | None = None, fewest: int = 0) -> list[Any]:
-    """So many elements, one draw each: floats from a table, or complex numbers in a plane.
+    """`size` elements, one draw each: floats from a table, or complex numbers in a plane.
 
-    At least `fewest` are drawn; what is more than `size` is dropped.
+    At least `fewest` are drawn; those beyond `size` are dropped.
     """
     options = POINTS if plane == "points" else values
     drawn = [choice(draw, options) for _ in range(max(size, fewest))][:size]
@@ -170,18 +170,18 @@ def _input(shape: Shape, dtype: str, reals: Sequence[float], imaginary: Sequence
 
 
 GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples are spread evenly over a circle, whatever their number (Weyl)."""
+"""Its multiples modulo 1 are spread evenly, whatever their number (Weyl)."""
 SPAN = 4.0
 DIGITS = 5
 """Enough for thousands of values without ties."""
 PLACES = 3
-"""So many elements of a large tensor are drawn, and where they stand; each may be a special value."""
+"""Number of elements of a large tensor whose place and value are drawn; each may be a special value."""
 
 
 def large(draw: Draw, shape: Shape, dtype: str, interval: Interval, argument: int = 0) -> Input:
-    """A literal of many elements: spread over the interval without ties, but for a few that are drawn.
+    """A literal of many elements: spread over the interval without ties, except for a few that are drawn.
 
-    Those of different arguments are different.
+    Different arguments get different elements.
     """
     size, start = prod(shape), index(draw, MANY)
     places = range(2 * argument, 2 * argument + (2 if dtype == "complex128" else 1))
@@ -195,7 +195,7 @@ def large(draw: Draw, shape: Shape, dtype: str, interval: Interval, argument: in
 
 
 def _spread(interval: Interval, size: int, start: int) -> list[float]:
-    """So many different values inside an interval, none of them special."""
+    """`size` different values inside an interval, none of them special."""
     low, high = interval.low, interval.high
     if not np.isfinite([low, high]).all():
         low, high = max(low, min(-SPAN, high - SPAN)), min(high, max(SPAN, low + SPAN))
@@ -204,7 +204,7 @@ def _spread(interval: Interval, size: int, start: int) -> list[float]:
 
 
 def without_zeros(values: Input, interval: Interval, number_type: str = "float64") -> Input:
-    """The same tensor with exact zeros replaced by the simplest other value of the interval (one, where it may be)."""
+    """The same tensor with exact zeros replaced by the simplest other value of the interval."""
     others = table(interval, "plain", number_type) + table(interval, "rough", number_type)
     other = next(value for value in others if value != 0.0)
     return Input(values.shape, tuple(other if value == 0 else value for value in values.values), values.dtype)
@@ -222,7 +222,7 @@ def is_special(values: Input) -> bool:
 
 @cache
 def offered(op: str, shapes: tuple[Shape, ...]) -> Mapping[str, Attribute]:
-    """What an operation's attributes may be, for arguments of these shapes."""
+    """The possible values of an operation's attributes, for arguments of these shapes."""
     return CATALOGUE[op].attributes(*shapes)
 
 

@@ -1,4 +1,4 @@
-"""Graphs that Hypothesis generates from a fixed seed, for the tests that look at many of them."""
+"""Graphs that Hypothesis generates from a fixed seed, for tests that need many of them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Collection:
 
     @property
     def attempts(self) -> int:
-        """The valid and the rejected ones."""
+        """The number of valid and rejected attempts."""
         return len(self.graphs) + self.rejected
 
 
 def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = SEED) -> Collection:
-    """Generates `examples` graphs with Hypothesis itself; its health checks, but for slowness, stay on."""
+    """Generates `examples` graphs with Hypothesis itself; its health checks, except for slowness, stay on."""
     collection = Collection()
 
     def attempt(draw: Any) -> Graph:

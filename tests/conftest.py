@@ -1,4 +1,4 @@
-"""What every test needs: the Hypothesis profiles, and that nobody imports `strategies` under the name of its folder."""
+"""Set-up of every test: the Hypothesis profiles, and no import of `strategies` under the name of its folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fixed examples, unless the options ask for a hunt; internal errors are raised."""
+    """Sets fixed examples, unless the options ask for a hunt, and makes internal errors raise."""
     internal_errors.raised = True
     config.addinivalue_line(
         "markers", f"{slices.SLICED}: the test command takes a share of the cases, --exhaustive all"
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Each item of a parametrized test starts from the settings of the test.
+    """Starts each item of a parametrized test from the settings of the test.
 
     Hypothesis's plugin (6.170) makes those of one item the parent of the next one's, and looks for a database of None
     all the way up: the thousandth item of a process exceeds Python's recursion limit.
@@ -61,7 +61,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """A trace always pays; whether each attempt gave a graph that can be trusted."""
+    """Makes every trace pay; lists for each attempt whether its graph can be trusted."""
     from gradcheck.problem.mapped import Mapped  # TensorFlow, which not every test needs
 
     attempts: list[bool] = []
@@ -93,7 +93,7 @@ def _strategies_has_one_name() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what --exhaustive alone runs, or with it all else; tests that start other processes come first.
+    """Leaves out what only --exhaustive runs, or with it all the rest; tests that start other processes come first.
 
     At the end, one of these would keep a single worker busy for long.
     """

@@ -1,4 +1,4 @@
-"""Documents with one thing in them replaced, for tests of what reads them."""
+"""Documents with one thing in them replaced, for tests of their readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine to write reports about, and a pytest plugin for runs on it: without TensorFlow, and nothing is known."""
+"""A machine for reports, and a pytest plugin for runs on it: without TensorFlow, and without known defects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in the gradients that TensorFlow has registered, for as long as a block runs."""
+"""Faults in TensorFlow's registered gradients, as long as a context lasts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Gradient = Callable[..., Any]
 
 @contextmanager
 def planted(operations: Sequence[str], faulty: Callable[[Gradient], Gradient]) -> Iterator[None]:
-    """What `faulty` makes of the gradient functions of these operations is registered in their places."""
+    """A context in which `faulty` replaces the registered gradient functions of these operations."""
     entries = [ops.gradient_registry._registry[operation] for operation in operations]
     rights = [entry["type"] for entry in entries]
     for entry, right in zip(entries, rights, strict=True):

@@ -1,4 +1,4 @@
-"""The records of reports/known, read once, and a few of them that have, between them, every trait that any has."""
+"""The records of reports/known, read once, and a few of them that together have every trait that any has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAPE_DEFECTS = tuple(one for one in RECORDS if isinstance(one, TapeDefect))
 
 
 def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequence[Defect]], list[Defect]]:
-    """Chooses records until each trait of any record is one of theirs; few, not the fewest, of small graphs first."""
+    """Chooses records that together have each trait of any record; few, not the fewest, those of small graphs first."""
 
     def chosen(defects: Sequence[Defect]) -> list[Defect]:
         of = {one.name: {*traits(one)} for one in defects}

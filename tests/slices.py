@@ -12,14 +12,14 @@ T = TypeVar("T")
 SLICED, EXHAUSTIVE = "sliced", "exhaustive"
 
 exhaustively = False
-"""Whether only what has more cases than the test command takes is run: --exhaustive."""
+"""Whether to run only the tests that have more cases than the test command takes: --exhaustive."""
 
 whole = False
-"""Whether all cases are taken: with --exhaustive and in a hunt. tests/conftest.py sets both, before other imports."""
+"""Whether to take all cases: with --exhaustive and in a hunt. tests/conftest.py sets both, before other imports."""
 
 
 def sliced(cases: Iterable[T], chosen: Callable[[Sequence[T]], Iterable[T]]) -> list[T]:
-    """All cases of a whole run, else those that are chosen of them; a test of them is marked as `sliced`."""
+    """All cases in a whole run, else the chosen ones; a test of these is marked as `sliced`."""
     all_cases = list(cases)
     return all_cases if whole else list(chosen(all_cases))
 
@@ -70,5 +70,5 @@ def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def takes(marks: set[str]) -> bool:
-    """Whether a test with these marks is one of this run: with --exhaustive, those that have more than a share."""
+    """Whether a test with these marks runs: with --exhaustive, those that have more than the test command's share."""
     return bool(marks & {SLICED, EXHAUSTIVE}) if exhaustively else EXHAUSTIVE not in marks

@@ -1,4 +1,4 @@
-"""Checks of which the verdict matters: no cause is looked for, which takes most of the time of a mismatch."""
+"""Checks of which only the verdict matters: they search for no cause, which takes most of the time of a mismatch."""
 
 from __future__ import annotations
 

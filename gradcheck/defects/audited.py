@@ -1,4 +1,4 @@
-"""What an audit found: operations of known defects, or without a derivative, and what it did not see."""
+"""The result of an audit: operations with known defects or without a derivative, and what the audit did not see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = "; what decides is not known here"
 class DefectHere:
     """A known defect of an operation at one order; `inside` says whether the operation lies in its region.
 
-    That is None where what decides is not known: values that no run gave, or what stands before and behind.
+    It is None if that depends on what is not known: values that no run gave, or the operations before and after.
     """
 
     defect: Defect
@@ -29,15 +29,15 @@ class DefectHere:
 
     @property
     def about(self) -> str:
-        """What kind of defect it is, and whether it bites here, in words."""
+        """The kind of defect, and whether it applies here, in words."""
         one = self.defect
         here = HERE[self.inside] + (UNKNOWN if self.inside is None else "")
         return f"{one.category}, {one.severity} at order {self.order}, since TensorFlow {one.releases.since}; {here}"
 
     def lines(self, told: Mapping[str | None, str], others: Sequence[DefectHere] = ()) -> list[str]:
-        """What there is to print, with the same defect's `others` at other orders.
+        """The lines to print, with the same defect's `others` at other orders.
 
-        A remedy that was `told` before is named by the record that has it.
+        A remedy that was printed before (in `told`) is replaced by the name of the record that has it.
         """
         one = self.defect
         found = [f"  {one.name}: {one.title}", *(f"    {each.about}" for each in (self, *others))]
@@ -51,10 +51,10 @@ class DefectHere:
 
 @dataclass(frozen=True)
 class AuditedOperation:
-    """An operation of which something is to be said, and the line that runs it, `count` times.
+    """An operation with something to report, and the line that runs it, `count` times.
 
     `kernel` is TensorFlow's name, or that of a public function made of several kernels, such as tf.norm; `where` says
-    where it stands if no line of the code does.
+    where the operation is if no line of the code runs it.
     """
 
     kernel: str
@@ -93,10 +93,10 @@ class AuditedOperation:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What is known of the operations of some code or model; printing it is meant for people.
+    """The known defects of the operations of some code or model; made to be printed.
 
-    `operations` are those of which something is to be said, those in a region first. `looked_at` counts all that were
-    seen, of so many `kernels`. `notes` say what was not seen.
+    `operations` are those with something to report, those in a region first. `looked_at` counts all operations that
+    were seen, `kernels` their kernels. `notes` say what was not seen.
     """
 
     name: str
@@ -112,7 +112,7 @@ class AuditResult:
 
     @property
     def headline(self) -> str:
-        """What was found, in a line."""
+        """The findings in one line."""
         ranks = [one.rank for one in self.operations]
         lost = sum(bool(one.lost) for one in self.operations)
         parts = [
@@ -138,7 +138,7 @@ class AuditResult:
 
 
 def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[str]) -> AuditResult:
-    """What is known of kernels and calls where they are used; those of one line that are alike are counted."""
+    """The audit of kernels and calls where they are used; equal ones of one line are counted."""
     used = [one for one in uses if one.kernel != "Const"]
     seen = [one for one in used if isinstance(one, KernelUse)]
     told = [one for use in used if (one := _operation(use)) is not None]

@@ -1,4 +1,4 @@
-"""What elements of arguments may meet, a fixed vocabulary: conditions, and which elements count."""
+"""A fixed vocabulary of conditions on the elements of arguments, and of which elements count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.typing import Array
 
 ZERO = 64 * np.finfo(np.float64).eps
-"""A singular value that is so small beside the largest may be 0."""
+"""A singular value that is this small relative to the largest may be 0."""
 
 
 def _zeros(groups: Array) -> Array:
@@ -22,13 +22,13 @@ def _equal(groups: Array) -> bool:
 
 
 def _below(groups: Array, limit: float) -> bool:
-    """Of matrices with gaps between their eigenvalues: not of one element, and not zero."""
+    """Whether all of several elements of a group are small, but not all 0: of a matrix, gaps between eigenvalues."""
     tiny = np.all(np.abs(groups) <= limit, axis=-1) & np.any(groups != 0, axis=-1)
     return groups.shape[-1] > 1 and bool(np.any(tiny))
 
 
 def _cancels(groups: Array) -> bool:
-    """Whether the elements add up to 0 but for rounding, or do with signs that alternate."""
+    """Whether the elements, as they are or with alternating signs, add up to 0 up to rounding."""
     signs = np.resize([1.0, -1.0], groups.shape[-1])
     sums = np.minimum(np.abs(np.sum(groups, axis=-1)), np.abs(groups @ signs))
     return groups.shape[-1] > 1 and bool(np.any(sums <= ZERO * np.sum(np.abs(groups), axis=-1)))
@@ -44,7 +44,7 @@ def _singular(matrices: Array) -> bool:
 
 
 def _equal_singular_values(matrices: Array) -> bool:
-    """Whether two singular values differ by rounding at most, which are not 0 but for rounding."""
+    """Whether two singular values are equal, and not 0, up to rounding."""
     values = _singular_values(matrices)
     return bool(np.any((-np.diff(values) <= 1e-6 * values[:, :1]) & (values[:, 1:] > ZERO * values[:, :1])))
 
@@ -55,15 +55,15 @@ def _close_singular_values(matrices: Array) -> bool:
 
 
 def _far_singular_values(matrices: Array) -> bool:
-    """Whether the smallest singular value, of a matrix that is not square, is lost beside the largest when squared."""
+    """Whether the smallest singular value of a non-square matrix is lost beside the largest when squared."""
     values = _singular_values(matrices)
     return matrices.shape[-2] != matrices.shape[-1] and bool(np.any(values[:, -1] <= 1e-6 * values[:, 0]))
 
 
 def _vanishing_singular_values(matrices: Array) -> bool:
-    """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
+    """Whether one singular value (two of a square matrix) vanishes beside others, so that 1e-20 matters beside z**2.
 
-    Of a matrix that is not square z is the value itself, of two values it is the difference of their squares.
+    For a matrix that is not square, z is the value itself; for two values, it is the difference of their squares.
     """
     values = _singular_values(matrices)
     if values.shape[-1] < 2:
@@ -82,7 +82,7 @@ def _equal_eigenvalues(matrices: Array) -> bool:
 
 
 def _singular_values(matrices: Array) -> Array:
-    """Those of matrices, the largest first."""
+    """The singular values of matrices, the largest first."""
     return np.asarray(np.linalg.svd(matrices, compute_uv=False))
 
 
@@ -92,10 +92,10 @@ def _monotone(groups: Array) -> bool:
 
 
 def around_pixels(image: Array, boxes: Array) -> Array:
-    """What an image (rows, columns, channels) is one pixel before, at and behind each corner of boxes, (n, 3).
+    """The values of an image (rows, columns, channels) one pixel before, at and after each corner of boxes, (n, 3).
 
-    Along each edge (top, left, bottom, right, as fractions of the image's sides) that lies on a pixel, but
-    for four roundings in float32, where the second edge is the first plus a difference. Outside there is nothing.
+    For each edge (top, left, bottom, right, as fractions of the image's sides) that lies on a pixel, up to four
+    roundings in float32, where the second edge is the first plus a difference. Outside, the image is zero.
     """
     found = [np.empty((0, 3))]
     for pixels, edges in ((image, boxes), (image.swapaxes(0, 1), boxes[:, [1, 0, 3, 2]])):
@@ -142,7 +142,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),
 }
-"""Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
+"""Whether any of some groups, an array (groups, members), meets a condition; reports/README.md has examples."""
 
 MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "over 2 rows and columns": lambda matrices: min(matrices.shape[-2:]) > 2,
@@ -153,7 +153,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "vanishing singular values": _vanishing_singular_values,
     "equal eigenvalues": _equal_eigenvalues,
 }
-"""Whether one of some finite matrices, an array (matrices, rows, columns) that has elements, meets a condition."""
+"""Whether any of some finite matrices, an array (matrices, rows, columns) that has elements, meets a condition."""
 
 PLACES: dict[str, Callable[[Array], Array]] = {
     "positive": lambda array: np.asarray(np.real(array) > 0),
@@ -161,7 +161,7 @@ PLACES: dict[str, Callable[[Array], Array]] = {
     "not zero": lambda array: np.asarray(array != 0),
     "zero": lambda array: np.asarray(array == 0),
 }
-"""Which elements of an argument are such; those beside them count."""
+"""Conditions on single elements of an argument; only elements beside those that meet them count."""
 
 SPECIAL = {
     "empty": "no element",
@@ -179,7 +179,7 @@ ELEMENTS: dict[str, Callable[[Array], Array]] = {
     "running largest": lambda groups: np.maximum.accumulate(groups, axis=-1),
     "running largest from the last": lambda groups: np.maximum.accumulate(groups[..., ::-1], axis=-1),
 }
-"""Which elements of groups count, or what is made of them."""
+"""Which elements of groups count, or what is computed from them."""
 
 
 def special(arguments: Sequence[Any]) -> tuple[str, int] | None:
@@ -196,7 +196,7 @@ def special(arguments: Sequence[Any]) -> tuple[str, int] | None:
 
 
 def describe(arguments: Sequence[Any]) -> str:
-    """What is special about an operation's arguments, in a few words; "none" if nothing is.
+    """The special property of an operation's arguments, in a few words; "none" if there is none.
 
     >>> describe([np.array([1.5, 0.0])])
     'zero in argument 0'

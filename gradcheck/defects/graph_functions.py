@@ -14,19 +14,19 @@ from gradcheck.defects.kernel_use import KernelUse
 from gradcheck.result import Place
 
 LARGEST = 4096
-"""So many elements a constant has at most whose value is read."""
+"""The most elements of a constant whose value is read."""
 
 
 @dataclass(frozen=True)
 class GraphInput:
-    """What is known of an input in a graph: its dtype, and its value where it is a constant."""
+    """An input in a graph: its dtype, and its value if it is a constant."""
 
     dtype: tf.DType
     constant: np.ndarray[Any, Any] | None = None
 
     @property
     def shape(self) -> tf.TensorShape:
-        """That of the constant, or unknown."""
+        """The shape of the constant, or an unknown one."""
         return tf.TensorShape(None if self.constant is None else self.constant.shape)
 
 
@@ -34,8 +34,8 @@ class GraphInput:
 class FunctionKernels:
     """The kernels of functions and of those that they call: `uses`, and the operations that could not be read.
 
-    `definition` finds a function's definition by its name, or None; `gradients` are the names of the gradients, of
-    functions under tf.custom_gradient, that are there.
+    `definition` finds a function's definition by its name, or None; `gradients` are the names of the available
+    gradients of functions under tf.custom_gradient.
     """
 
     definition: Callable[[str], Any]
@@ -60,7 +60,7 @@ class FunctionKernels:
             waiting += self._read(function, place, where)
 
     def _read(self, function: Any, place: Place | None, where: str) -> list[str]:
-        """The kernels of one function; the names of those that it calls."""
+        """Reads the kernels of one function, and returns the names of the functions that it calls."""
         constants = {node.name: node for node in function.node_def if node.op == "Const"}
         consumed = {one for node in function.node_def for one in node.input} | set(function.ret.values())
         called: list[str] = []
@@ -102,7 +102,7 @@ def _constant(node: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _dtypes(node: Any, definition: Any, argument: Any) -> list[int]:
-    """The dtypes of the tensors that one argument of an operation stands for; what is not written has its default."""
+    """The dtypes of the tensors of one argument of an operation; an attribute that is not written has its default."""
     usual = {one.name: one.default_value for one in definition.attr}
     held = {name: node.attr[name] if name in node.attr else usual[name] for name in usual}
     if argument.type_list_attr:
@@ -112,7 +112,7 @@ def _dtypes(node: Any, definition: Any, argument: Any) -> list[int]:
 
 
 def _outputs(node: Any, definition: Any, consumed: set[str]) -> Iterator[int]:
-    """The numbers of the outputs that something takes."""
+    """The numbers of the outputs that are used."""
     number = 0
     for argument in definition.output_arg:
         for place in range(len(_dtypes(node, definition, argument))):

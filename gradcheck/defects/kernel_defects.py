@@ -1,4 +1,4 @@
-"""From a kernel of TensorFlow at actual inputs to the known defects in whose regions these lie."""
+"""The known defects in whose regions a kernel of TensorFlow lies at actual inputs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gradcheck.defects.region import COMPLEX, Region, names
 from gradcheck.typing import Array
 
 UNKNOWN = np.zeros(())
-"""Stands for an argument whose value nobody has, where its value does not matter."""
+"""Stands for an argument whose value is not known, where the value does not matter."""
 AXES = ("axis", "reduction_indices", "dim", "dims", "axes")
-"""What TensorFlow calls the inputs that name dimensions; negative ones count from the end."""
+"""TensorFlow's names for inputs that name dimensions; negative ones count from the end."""
 
 
 @dataclass(frozen=True)
 class KernelCall:
     """A kernel, its inputs as arrays (None: no value is known), its attributes, the outputs that are used (None: any).
 
-    `attributes` are Python's values; those of tensors, such as an axis, count as inputs. `is_complex` says what numbers
-    it takes, if no input that is known does. Without `values`, the numbers that derivatives are taken by are not looked
-    at: what holds of them may hold of any.
+    `attributes` are Python's values; those of tensors, such as an axis, count as inputs. `is_complex` says whether it
+    takes complex numbers, if no known input does. Without `values`, the inputs that derivatives are taken with respect
+    to count as unknown.
     """
 
     kernel: str
@@ -41,15 +41,15 @@ class KernelCall:
     values: bool = True
 
     def argument(self, place: int) -> Array | None:
-        """An input as an argument of a region's operation; None where it is not known, or not looked at."""
+        """An input as an argument of a region's operation; None where it is not known, or counts as unknown."""
         value = _at(self.inputs, place)
         return None if value is None or (value.dtype.kind in "fcV" and not self.values) else value
 
 
 def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any], order: int) -> tuple[Defect, ...]:
-    """The known defects of the installed TensorFlow that bite where a kernel runs with these inputs and attributes.
+    """The known defects of the installed TensorFlow that apply where a kernel runs with these inputs and attributes.
 
-    `inputs` are what NumPy can make arrays of, None where a value is not known.
+    `inputs` are array-like, None where a value is not known.
 
     >>> [one.name for one in defects_at("Cumprod", [[0.0, 2.0], 0], {"exclusive": False, "reverse": False}, 1)]
     ['cumprod-zero-order1']
@@ -65,10 +65,10 @@ def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
 
 
 def bites(defect: Defect, call: KernelCall, order: int, *, drawn: bool = True) -> bool | None:
-    """Whether a call lies in a region of a defect at this order; None where what is not known decides that.
+    """Whether a call lies in a region of a defect at this order; None if that depends on what is not known.
 
-    Not known are values that are missing, what other inputs do than those for which a record holds, and what stands
-    before the inputs, arrives at the outputs or is raised; without `drawn`, as `in_regions` has it.
+    Not known are missing values, the effect of inputs other than those for which a record holds, and what comes before
+    the inputs, arrives at the outputs or is raised; for `drawn` see `in_regions`.
     """
     answers = [
         answer if certain or not answer else None
@@ -90,11 +90,11 @@ def in_regions(
     apart: bool | None = None,
     drawn: bool = True,
 ) -> bool | None:
-    """Whether an operation lies in a region of a defect at this order; None where what is not known decides that.
+    """Whether an operation lies in a region of a defect at this order; None if that depends on what is not known.
 
-    `apart`: whether no tensor is two of the arguments; where nobody has looked, arguments of other values tell that.
-    Regions in which generation draws, since most of what lies inside is right, only count where the operation is known
-    to be wrong: without `drawn` they leave it open.
+    `apart`: whether no two arguments are the same tensor; if it is None, different values show that. Regions in which
+    generation draws, because most of what lies inside is right, only count where the operation is known to be wrong:
+    without `drawn`, they give None.
     """
     if apart is None and all(_differ(*pair) for pair in combinations(arguments, 2)):
         apart = True
@@ -129,7 +129,7 @@ def _of_folder(folder: Path) -> tuple[Defect, ...]:
 
 
 def _holds(form: KernelForm, call: KernelCall) -> bool | None:
-    """Whether a call is what a form speaks of; None where inputs beside the arguments are others, or not known."""
+    """Whether a form applies to a call; None where inputs beside the arguments differ, or are not known."""
     if form.kernel != call.kernel or (call.outputs is not None and form.output not in call.outputs):
         return False
     rank = max((one.ndim for one in _arguments(form, call) if one is not None), default=0)
@@ -149,7 +149,8 @@ def _arguments(form: KernelForm, call: KernelCall) -> list[Array | None]:
 
 
 def _translated(form: KernelForm, call: KernelCall) -> Iterator[tuple[str, dict[str, Any], list[Array | None]]]:
-    """A call as the operation of a form, its attributes and arguments; with rows, one for each. None if it is none."""
+    """Yields a call as the operation, attributes and arguments of a form, once per row if it has rows, or not at
+    all."""
     arguments = _arguments(form, call)
     given = [argument for argument in arguments if argument is not None]
     is_complex = call.is_complex or any(one is not None and np.iscomplexobj(one) for one in call.inputs)
@@ -190,12 +191,12 @@ def is_axis(kernel: str, key: str) -> bool:
 
 
 def plain_setting(value: Array) -> Any:
-    """The value of an input as an attribute has it: a number, or a tuple of what its rows are."""
+    """The value of an input in the form of an attribute: a number, or a tuple of its rows in this form."""
     return value.item() if value.ndim == 0 else tuple(map(plain_setting, value))
 
 
 def differs(given: Any, wanted: Any, rank: int) -> bool:
-    """Whether a setting is another than `wanted`; dimensions may be counted from the end of `rank`.
+    """Whether a setting differs from `wanted`; dimensions may be counted from the end of `rank`.
 
     >>> differs(1, -1, 2), differs(0, -1, 2)
     (False, True)
@@ -219,7 +220,7 @@ def _inside(
     order: int,
     apart: bool | None,
 ) -> bool | None:
-    """Whether an operation lies in a region, None where what is not known decides."""
+    """Whether an operation lies in a region; None if that depends on what is not known."""
     if region.op not in names(op) or not region.concerns(order) or (region.apart and apart is False):
         return False
     wanted = {name: value for name, value in region.attrs.items() if name in attrs}

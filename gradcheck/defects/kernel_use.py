@@ -1,4 +1,4 @@
-"""Kernels where code or a graph uses them: what is known to be wrong there, and which derivatives they do not have."""
+"""Uses of kernels in code or a graph: their known defects, and the derivatives that they lack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_SAVED = (
     "the gradient that it has under tf.custom_gradient was not saved with it (experimental_custom_gradients=False)"
 )
 SMALL = 64
-"""So many elements an input has at most whose value a gradient function may ask for."""
+"""The most elements of an input whose value a gradient function may need."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class LostDerivative:
 class KernelUse:
     """A kernel with its input tensors, or what is known of them in a graph, and attributes as protocol buffers.
 
-    `outputs` are those that something uses. `place` is the line of somebody's code, `where` says in words where the
-    kernel stands if there is none. `brought` says of a function under tf.custom_gradient in a graph whether its
-    gradient is there. `wrong`: its derivative is known to be wrong here, so that a region of a defect tells why even
-    where most of what lies inside is right.
+    `outputs` are those that are used. `place` is the line of the user's code, `where` says in words where the kernel is
+    if there is none. `brought`: for a function under tf.custom_gradient in a graph, whether its gradient is there.
+    `wrong`: the derivative is known to be wrong here, so that a region explains it even where most of what lies inside
+    is right.
     """
 
     kernel: str
@@ -61,13 +61,13 @@ class KernelUse:
 
     @property
     def differentiable(self) -> bool:
-        """Whether it takes something that derivatives could be taken by."""
+        """Whether it has a floating or complex input."""
         return any(one.dtype.is_floating or one.dtype.is_complex for one in self.inputs)
 
     def defects(self) -> Iterator[tuple[Defect, int, bool | None]]:
-        """The known defects of the kernel with their orders, and whether they bite here (None: not known).
+        """The known defects of the kernel with their orders, and whether they apply here (None: not known).
 
-        Those are left out that do not bite at any values, for the attributes, shapes and outputs are others.
+        Defects that apply at no values, because the attributes, shapes or outputs differ, are left out.
         """
         found = [(defect, order) for order in (1, 2) for defect in defects_of(self.kernel, order)]
         if found:
@@ -78,7 +78,7 @@ class KernelUse:
                     yield defect, order, bites(defect, call, order, drawn=self.wrong)
 
     def lost(self) -> tuple[LostDerivative, ...]:
-        """The derivatives that the kernel does not have, as TensorFlow's symbolic gradients tell."""
+        """The derivatives that the kernel does not have, according to TensorFlow's symbolic gradients."""
         if (
             self.kernel in GRADIENT_ZERO
             or not self.differentiable
@@ -117,7 +117,7 @@ def value_of(tensor: Any) -> Any:
 
 
 def _python(value: Any) -> Any:
-    """The value that a protocol buffer of an attribute holds, as Python has it."""
+    """The Python value of an attribute's protocol buffer."""
     field = value.WhichOneof("value")
     held: Any = None if field is None else getattr(value, field)
     if field == "list":
@@ -130,7 +130,7 @@ def _shape(tensor: Any) -> tuple[int | None, ...] | None:
 
 
 def _small(tensor: Any) -> Any:
-    """The value of an integer input, hashable, where a gradient function may want to know it."""
+    """The value of an integer input, hashable, where a gradient function may need it."""
     if not tensor.dtype.is_integer or (tensor.shape.num_elements() or SMALL + 1) > SMALL:
         return None
     value = value_of(tensor)
@@ -160,13 +160,13 @@ def _lost(kernel: str, attributes: Any, inputs: Any) -> tuple[LostDerivative, ..
         if isinstance(second, Exception):
             return _raised(2, second, known)
         if all(one is None for one in second[: len(arriving)]):
-            # The gradient depends on what arrives: None there cuts every path through it.
+            # The gradient depends on the cotangent: None with respect to it cuts every path.
             return (LostDerivative(2, "is None", "a kernel of its gradient has none"),)
     return ()
 
 
 def _alone(kernel: str, attributes: Mapping[str, bytes], inputs: Any) -> tuple[list[Any], list[Any]]:
-    """A kernel in the current graph: its outputs and inputs that derivatives can be taken of, and by."""
+    """Adds a kernel to the current graph; returns its differentiable outputs and inputs."""
     from tensorflow.core.framework import attr_value_pb2
 
     given = []
@@ -183,15 +183,15 @@ def _alone(kernel: str, attributes: Mapping[str, bytes], inputs: Any) -> tuple[l
 
 
 def _gradients(targets: Any, sources: Any, arriving: Any) -> Any:
-    """The symbolic gradients, or what taking them raised."""
+    """The symbolic gradients, or the exception that was raised."""
     try:
         return tf.gradients(targets, sources, grad_ys=arriving)
-    except Exception as error:  # gradient functions raise whatever they like
+    except Exception as error:  # gradient functions may raise anything
         return error
 
 
 def _raised(order: int, error: Exception, shapes_known: bool) -> tuple[LostDerivative, ...]:
-    """What a gradient function raised, in a line; nothing where it may only miss the shapes."""
+    """The exception of a gradient function, in one line; empty if it may be due to unknown shapes."""
     if not (shapes_known or not_registered(error)):
         return ()
     return (LostDerivative(order, "raises", " ".join(str(error).split())[:200] or type(error).__name__),)

@@ -1,4 +1,4 @@
-"""What is known to be wrong in TensorFlow, one JSON file each: loaded, matched, left out of generation."""
+"""The known defects of TensorFlow, one JSON file each: loaded, matched, excluded from generation."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class KnownDefectError(ValueError):
 
 
 def records(folder: Path | str | None = None, check: Check | None = None) -> tuple[Known, ...]:
-    """All that is known in a folder, by file name; `check` sees each.
+    """All records of a folder, sorted by file name; `check` is called with each.
 
-    Without a folder: a project's own (of pytest's root folder, or the nearest from here up), and what came with the
-    package; a file of the project takes the place of one of its name. The folder that GRADCHECK_KNOWN names stands
-    alone. Raises KnownDefectError for a file that is broken or is something else, and for a folder named but missing.
+    Without a folder: a project's own (of pytest's root folder, or the nearest from here up), and those that came with
+    the package; a file of the project replaces one of the same name. If GRADCHECK_KNOWN names a folder, only that one
+    is read. Raises KnownDefectError for a file that is broken or is something else, and for a folder named but missing.
     """
     if folder is not None:
         return _of_folder(Path(folder), check)
@@ -72,7 +72,7 @@ def installed() -> Path:
 
 
 def library_folder() -> Path:
-    """Where somebody's own tests find what is known: the folder that GRADCHECK_KNOWN names, or that of the package."""
+    """The folder of known defects for a user's own tests: the one that GRADCHECK_KNOWN names, or the package's."""
     return runtime.named_known() or installed()
 
 
@@ -83,7 +83,7 @@ def find(start: Path) -> Path | None:
 
 
 def read(path: Path, check: Check | None = None) -> Known:
-    """What one file holds; raises KnownDefectError, which names the file, the place in it and the fix."""
+    """The record of one file; raises KnownDefectError, which names the file, the place in it and the fix."""
     try:
         found = _of_text(files.read(path, documents.MAX_TEXT))
         if check is not None:
@@ -98,7 +98,7 @@ def read(path: Path, check: Check | None = None) -> Known:
 
 @lru_cache(maxsize=1024)
 def _of_text(text: str) -> Known:
-    """The record of a file's text: a process reads hundreds again and again, and few of them have changed."""
+    """The record of a file's text, cached: a process reads hundreds again and again, and few of them have changed."""
     return from_json(documents.parse(text))
 
 
@@ -110,7 +110,7 @@ def from_json(data: Any) -> Known:
 
 @lru_cache(maxsize=64)
 def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
-    """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
+    """The defects of the installed TensorFlow, loaded once per process: the plain ones and those of a mode."""
     return tuple(one for one in _of_this_release() if one.signature.taken in (PLAIN, mode))
 
 
@@ -135,10 +135,9 @@ def excludes(
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
-    `arguments` are arrays (the values, not the shapes), `ancestry` the operations that stand before them, `arrival`
-    what comes from behind and `error` what is raised, if it is known. Of the given `defects` all regions count; if
-    there are none given, of those that the installed TensorFlow has in this `mode` the regions in which nothing is
-    drawn.
+    `arguments` are arrays (the values, not the shapes), `ancestry` the operations before them, `arrival` the incoming
+    cotangent and `error` what is raised, if it is known. All regions of the given `defects` count; if none are given,
+    the regions without `drawn` of the installed TensorFlow's defects in this `mode`.
     """
     for name, region in _current_regions(op, mode) if defects is None else _regions(op, defects):
         if region.contains(
@@ -160,14 +159,14 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
-    """The name of the defect that leaves an operation no use at this order in a mode, or None."""
+    """The name of the defect that excludes all uses of an operation at this order in a mode, or None."""
     regions = _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode)
     there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
     return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
 
 
 def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list[tuple[str, Region]]]:
-    """The regions that leave an operation no use in a mode, by its name, with the names of their defects."""
+    """The regions that exclude all uses of an operation in a mode, by its name, with the names of their defects."""
     found: dict[str, list[tuple[str, Region]]] = {}
     there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
     for name, region in ((defect.name, region) for defect in there for region in defect.regions):

@@ -20,10 +20,11 @@ FoundDefect = tuple[Defect, int, bool | None]
 
 @dataclass(frozen=True)
 class LibraryUse:
-    """A call of a public function where derivatives go through it, beside `KernelUse`.
+    """A call of a public function that derivatives go through; `KernelUse` is the same for a kernel.
 
-    `kernels` are those that it runs there, with the outputs that something uses; `dependent` tells the tensors and
-    variables that derivatives are taken by, or that depend on these. Either is None where nobody looked.
+    `kernels` are those that it runs there, with the outputs that are used; `dependent` identifies the tensors and
+    variables that derivatives are taken with respect to, or that depend on these. Either is None if it was not
+    determined.
     """
 
     call: LibraryCall
@@ -38,9 +39,9 @@ class LibraryUse:
         return self.call.forms[0].function.removesuffix(".call")
 
     def defects(self) -> Iterator[FoundDefect]:
-        """The known defects of the function with their orders, and whether they bite here (None: not known).
+        """The known defects of the function with their orders, and whether they apply here (None: not known).
 
-        Those are left out that do not bite at any values.
+        Defects that apply at no values are left out.
         """
         found: dict[tuple[str, int], FoundDefect] = {}
         for form in self.call.forms:
@@ -50,11 +51,11 @@ class LibraryUse:
         yield from found.values()
 
     def lost(self) -> tuple[LostDerivative, ...]:
-        """None: a derivative that is not there is told of the kernel that lacks it."""
+        """Nothing: a missing derivative is reported for the kernel that lacks it."""
         return ()
 
     def _operation(self, form: LibraryForm) -> OperationCall | None:
-        """The call as the operation of a form; None where it is not, or the derivatives are none by its sources."""
+        """The call as the operation of a form; None if it is not that, or if no derivative is taken by its sources."""
         given = self.call.given
         if self.dependent is not None and not any(self.call.keys[name] & self.dependent for name in form.sources):
             return None
@@ -64,11 +65,11 @@ class LibraryUse:
                 return None
         try:
             return form.read(**{name: given[name] for name in form.parameters})
-        except (AttributeError, IndexError, TypeError, ValueError):  # a parameter of a kind that no record speaks of
+        except (AttributeError, IndexError, TypeError, ValueError):  # a parameter of a kind that no record is about
             return None
 
     def _apart(self, form: LibraryForm) -> bool:
-        """Whether no two parameters of a form are made of the same tensor."""
+        """Whether no two parameters of a form share a tensor."""
         keys = [self.call.keys[name] for name in form.parameters]
         return not any(one & other for one, other in combinations(keys, 2))
 

@@ -1,4 +1,4 @@
-"""What is known to be wrong in TensorFlow, as documents: wrong derivatives, and promises that tapes do not keep."""
+"""The known defects of TensorFlow as documents: wrong derivatives, and documented behaviour that tapes do not keep."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LINK = r"https://[\w.\/#?=&%-]+"
 NONE, ZEROS = "None", "zeros"
 DEFECT, LIMITATION, ABSENT, CONVENTION = "defect", "documented limitation", "not implemented", "convention"
 Class = Literal["defect", "documented limitation", "not implemented", "convention"]
-"""What a record is: against what TensorFlow promises; a limit that its documentation or its error states; a derivative
-that its code says it does not have; or a choice where more than one is defended."""
+"""The class of a record: a violation of what TensorFlow promises; a limit that its documentation or its error states; a
+derivative that its code says it does not have; or a choice where more than one is defended."""
 GROUP = re.compile(r"[a-z0-9-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
 DerivativeValues = tuple[tuple[float, ...] | None, ...]
@@ -59,7 +59,8 @@ class Releases(Document, frozen=True):
 
 
 class Severity(IntEnum):
-    """How bad a derivative is, the worst first: what nobody notices stands above what stops a training."""
+    """How bad a wrong derivative is, the worst first: one that nobody notices is worse than one that stops a
+    training."""
 
     SILENT = 1
     NONE = 2
@@ -149,12 +150,12 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
 
     @property
     def kind(self) -> Kind:
-        """What is wrong with it."""
+        """The kind of mismatch."""
         return self.signature.kind
 
     @property
     def severity(self) -> Severity:
-        """How bad what TensorFlow gives is."""
+        """How bad TensorFlow's derivative is."""
         if self.kind in (Kind.RAISES, Kind.SHAPE):
             return Severity.RAISES
         if None in self.given:
@@ -169,7 +170,7 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
 
     @property
     def wrong(self) -> DerivativeValues:
-        """`given`, with numbers for those that JSON does not know."""
+        """`given` as floats, with numbers for those that JSON lacks, such as NaN."""
         return tuple(None if part is None else tuple(map(float, part)) for part in self.given)
 
 
@@ -201,7 +202,7 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
     @property
     def severity(self) -> Severity:
-        """How bad what comes out is."""
+        """How bad the outcome is."""
         if not isinstance(self.given, str) or self.given == ZEROS:
             return Severity.SILENT
         return Severity.NONE if self.given == NONE else Severity.RAISES
@@ -213,17 +214,17 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
     @property
     def kind(self) -> str:
-        """What comes out instead of what, in a few words."""
+        """The outcome and the documented one, in a few words."""
         given, documented = (one if isinstance(one, str) else "a value" for one in (self.given, self.documented))
         return f"{given}, not {'another' if given == documented else documented}"
 
 
 Known = Defect | TapeDefect
-"""What a file of known defects may hold."""
+"""The documents that a file of known defects may hold."""
 
 
 def check_mode(path: str, mode: str) -> None:
-    """Raises DocumentError for a path or a mode of taking derivatives that there is not."""
+    """Raises DocumentError for an unknown path or mode of taking derivatives."""
     for name, given, choices in (("path", path, ORDERS), ("mode", mode, EXECUTIONS)):
         if given not in choices:
             raise DocumentError(f"$.{name}", given, f"one of {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""Where in an operation's arguments a known defect bites: a fixed vocabulary of conditions, no code from files."""
+"""For which arguments of an operation a known defect applies: a fixed vocabulary of conditions, no code from files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""
 
 COMPLEX = "complex_"
-"""What the name of an operation of complex numbers begins with, if it is a form of one of real numbers."""
+"""The prefix in the name of an operation that is the complex form of a real one."""
 
 
 def names(*ops: str) -> set[str]:
-    """What a region may call some operations: their own names, and of complex forms those of the real ones, too.
+    """The names that a region may use for some operations: their own, and for complex forms those of the real ones.
 
     >>> sorted(names("complex_gather", "sin"))
     ['complex_gather', 'gather', 'sin']
@@ -41,8 +41,8 @@ def names(*ops: str) -> set[str]:
 class Ancestry:
     """The operations before a node: all `producers`, and the `neighbours`, whose results are its arguments.
 
-    What only hands gradients on counts as not being there, so that the operation before it is a neighbour. `apart`:
-    no value is two of the node's arguments.
+    Operations that only pass gradients on are skipped, so that the operation before them is a neighbour. `apart`: no
+    value is two of the node's arguments.
     """
 
     producers: Sequence[str] = ()
@@ -53,14 +53,14 @@ class Ancestry:
 ALONE = Ancestry()
 ARRIVING = ("zero", "varying", "varying zero")
 MATRIX = (-2, -1)
-"""What a condition of matrices is about."""
+"""The axes that a condition on matrices is about."""
 ElementPlace = Annotated[str, Meta(extra_json_schema={"enum": list(PLACES)})]
-"""What is said of the elements of an argument."""
+"""The name of a condition on single elements of an argument."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """The gradient that arrives at a node's result, and whether it depends on the graph's inputs, as tapes see it."""
+    """The cotangent that arrives at a node's result, and whether it depends on the graph's inputs, as tapes see it."""
 
     value: Array
     varies: bool
@@ -152,12 +152,12 @@ class Region(Document, frozen=True, omit_defaults=True):
 
     @property
     def excluding(self) -> bool:
-        """Whether generation draws nothing there; what arrives and what is raised it cannot know."""
+        """Whether generation draws nothing there; it cannot know arriving cotangents and errors."""
         return not (self.drawn or self.arriving or self.error)
 
     @property
     def read(self) -> set[int]:
-        """The numbers of the arguments that are read, the first one of any."""
+        """The numbers of the arguments that are read; by default, the first."""
         others = (number for number in (self.minus, self.plus, self.pixels) if number is not None)
         return {self.argument, *others, *map(int, self.where)}
 
@@ -190,8 +190,8 @@ class Region(Document, frozen=True, omit_defaults=True):
     ) -> bool:
         """Whether an operation with these attributes and argument values lies in the region, at this order.
 
-        `ancestry` is what stands before the arguments, `arrival` what comes from behind and `error` what is raised, as
-        far as is known; `pushforward`: the derivative is one.
+        `ancestry` are the operations before the arguments, `arrival` is the incoming cotangent and `error` what is
+        raised, as far as is known; `pushforward`: the derivative is one.
         """
         if self.op not in {ANY, *names(op)} or max(self.read) >= len(arguments):
             return False
@@ -199,7 +199,7 @@ class Region(Document, frozen=True, omit_defaults=True):
             return False
         if self.error not in error:
             return False
-        passed = self.pushforward and pushforward  # what arrives at the gradient function is its variable then
+        passed = self.pushforward and pushforward  # then the cotangent is the variable of the gradient function
         if self.arriving and not passed and (arrival is None or not arrival.meets(self.arriving)):
             return False
         if self.producers and not names(*ancestry.producers) & set(self.producers):
@@ -224,7 +224,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         return any(holds(ELEMENTS[self.elements](groups)) for groups in self._groups(array, attrs))
 
     def _array(self, arguments: Sequence[Any]) -> Array:
-        """What the condition is about, before it is grouped."""
+        """The elements that the condition is about, before they are grouped."""
         array = np.asarray(arguments[self.argument])
         if self.minus is not None:
             array = np.asarray(array - arguments[self.minus])
@@ -248,7 +248,7 @@ class Region(Document, frozen=True, omit_defaults=True):
             return [array.reshape(1, -1)]
         axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
         if self.windows:
-            if attrs.get("padding") == "SAME":  # whatever the stride, less of it is part of a window
+            if attrs.get("padding") == "SAME":  # whatever the stride, no window reaches further
                 edges = {place: (size - 1, size - 1) for place, size in zip(axes, self.windows, strict=True)}
                 widths = [edges.get(place, (0, 0)) for place in range(array.ndim)]
                 array = np.pad(array, widths, constant_values=-np.inf)
@@ -274,9 +274,9 @@ def _listed(value: Any) -> Any:
 
 
 def narrowest(op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: Order) -> Region:
-    """The smallest region around one example: its attributes, and the rank and what is special of an argument.
+    """The smallest region around one example: its attributes, and the rank and special value of an argument.
 
-    Where nothing is special, the condition is "always".
+    If nothing is special, the condition is "always".
 
     >>> narrowest("cumprod", {"reverse": False}, [np.array([0.0, 2.0])], 1).condition
     'zero'

@@ -21,7 +21,7 @@ Assignment = Choice["assign", "assign_add"]
 Method = Choice["gradient", "jacobian", "batch_jacobian"]
 Form = Choice["one", "list", "dict"]
 KEYS = ("a", "b", "c", "d")
-"""The keys of the dicts in which several tensors are handed over."""
+"""The keys of the dicts in which several tensors are passed."""
 
 
 class Literal(Document, frozen=True):
@@ -126,7 +126,7 @@ class Structure(Document, frozen=True):
     names: tuple[str, ...]
 
     def paths(self, name: str) -> tuple[str, ...]:
-        """What the parts of a result of this structure are called: g, or g[0] and g[1], or g['a'] and g['b']."""
+        """The names of the parts of a result of this structure: g, or g[0] and g[1], or g['a'] and g['b']."""
         if self.form == "one":
             return (name,)
         keys: Iterable[str | int] = KEYS if self.form == "dict" else range(len(self.names))

@@ -1,4 +1,4 @@
-"""Whether a registered operation is what it was registered as, on arguments from its own shapes and domains."""
+"""The acceptance test of a registered operation, on arguments drawn from its declared shapes and domains."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gradcheck.hunt.registry import OperationError, Registration
 Array = np.ndarray[Any, Any]
 OTHER_TYPES = "what takes only float32, or complex numbers, is registered with dtype='float32' or dtype='complex128'"
 NEAR = 1e-9
-"""Kernels may round differently, by a few units in the last place, in a batch and alone."""
+"""Relative and absolute tolerance: kernels may round differently by a few ulps in a batch and alone."""
 
 
 @cache
 def accept(made: Registration) -> None:
-    """Raises OperationError, with an example, for what no hunt could make sense of.
+    """Raises OperationError, with an example, for an operation that no hunt can use.
 
-    The function raises, gives no floating tensor or one that is not finite; two calls differ; it was registered without
-    shapes and is not elementwise; no example has a first derivative.
+    Its function raises, returns no floating tensor or one that is not finite; two calls differ; it was registered
+    without shapes and is not elementwise; no example has a first derivative.
     """
     cases = [TriedCase(made, arguments, attributes) for arguments, attributes in drawn_arguments(made.spec)]
     if not cases:
@@ -52,25 +52,25 @@ class TriedCase:
 
     @property
     def call(self) -> str:
-        """The call in words."""
+        """The arguments and attributes of the call, as text."""
         given = [_short(one) for one in self.arguments]
         return ", ".join([*given, *(f"{name}={value!r}" for name, value in self.attributes.items())])
 
     def refused(self, what: str, expected: str) -> OperationError:
-        """The error of something that the function does here."""
+        """An OperationError that says what the function did in this call, and what was expected."""
         name = self.made.spec.name
         return OperationError(
             f"gradcheck.operation {name!r} at {self.made.place}: {name}({self.call}) {what}; expected {expected}"
         )
 
     def run(self, *tensors: Any) -> Any:
-        """The result at tensors."""
+        """The result for the given tensors."""
         source = self.made.spec.source
         assert not isinstance(source, str)
         return source(*tensors, **self.attributes)
 
     def value(self) -> Array:
-        """The result here; refused unless it is one tensor of the dtype declared."""
+        """The result of the call; raises OperationError unless it is one tensor of the declared dtype."""
         try:
             value = self.run(*map(tf.constant, self.arguments))
         except Exception as error:
@@ -85,7 +85,7 @@ class TriedCase:
         return array
 
     def _expected(self, given: Any) -> str:
-        """What a result of another dtype should be, and how one of that dtype is declared."""
+        """The expected dtype of the result, and how to declare the dtype that it has."""
         result = self.made.spec.result
         if not isinstance(given, tf.DType) or given.is_complex == tf.as_dtype(result).is_complex:
             narrow = "complex64" if result == "complex128" else "float32"
@@ -93,7 +93,7 @@ class TriedCase:
         return f"one tensor of {result}, as was declared; what gives {given.name} has result={given.name!r}"
 
     def refuse_value(self) -> None:
-        """Raises OperationError for what is no result to take differences of."""
+        """Raises OperationError unless the result is finite, repeatable and, where that was declared, elementwise."""
         value = self.value()
         if not np.all(np.isfinite(value)):
             raise self.refused(f"gave {_short(value)}", "finite numbers; say where it has them with domain=")
@@ -124,7 +124,7 @@ class TriedCase:
             raise self.refused("gave other elements where the arguments were reversed", advice)
 
     def lost_derivative(self) -> str:
-        """Why there is no first derivative here; nothing if there is one."""
+        """Why there is no first derivative here; empty if there is one."""
         tensors = [tf.constant(one) for one in self.arguments]
         with tf.GradientTape() as tape:
             tape.watch(tensors)

@@ -1,4 +1,4 @@
-"""Running a graph from a file: only what the catalogue offers, and only as large as a drawn graph may be."""
+"""Evaluates a graph from a file: only what the catalogue offers, and only as large as a drawn graph may be."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def admit(graph: Graph, before: Callable[[int, Node], None] | None = None) -> li
     """The values at all positions, computed node by node; `before` is called with each position before it runs.
 
     Raises AdmissionError where an argument has a shape or a dtype that its operation does not take, an attribute a
-    value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could else fill
-    the memory. What an operation raises is raised.
+    value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could otherwise
+    exhaust the memory. Exceptions of the operations propagate.
 
     >>> from gradcheck.hunt.graph import Input
     >>> [value.tolist() for value in admit(Graph((Input((2,), (1.0, 2.0)),), (Node.of("square", 0),)))]

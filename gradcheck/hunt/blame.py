@@ -1,7 +1,7 @@
-"""Which node of a failing graph is the culprit: the first whose own derivative is wrong at its actual arguments.
+"""Finds the culprit of a failing graph: the first node whose own derivative is wrong at its actual arguments.
 
-Where every node is right by itself, it is the first that is wrong with something behind it, or else the one with which
-the graph becomes wrong: some derivatives fail only together.
+If every node is right by itself, it is the first that is wrong when a node is added behind it, or else the node with
+which the graph becomes wrong: some derivatives fail only in combination.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def multiplied(graph: Graph) -> Graph:
 
 
 def tried(graph: Graph, order: int) -> tuple[Graph, ...]:
-    """The graph, and what shows a wrong derivative of its last node that the graph alone does not show.
+    """The graph and, at order 2, two extensions that show errors of its last node which the graph alone does not show.
 
-    At order 2, its square: a linear operation is wrong only where what comes from above depends on the inputs; and a
-    multiple: what goes wrong on the way back to that, and is dropped by the node itself, reaches the factor.
+    Its square: a linear operation can be wrong only where the incoming cotangent depends on the inputs. Its product
+    with a factor: an error in the backward sweep that the node itself drops reaches the factor.
     """
     return (graph, squared(graph), multiplied(graph)) if order == 2 else (graph,)
 
@@ -60,9 +60,9 @@ def tried(graph: Graph, order: int) -> tuple[Graph, ...]:
 def blame(
     graph: Graph, values: Sequence[Array], order: int, is_wrong: Callable[[Graph, Sequence[int]], bool]
 ) -> int | None:
-    """The first position whose node is wrong by itself, else with more behind it, else up to which the graph is wrong.
+    """The first position whose node is wrong alone, else when extended (`tried`), else up to which the graph is wrong.
 
-    None where nothing is. `is_wrong` is given what to try, and at which places of the graph its first nodes stand.
+    None if nothing is wrong. `is_wrong` takes a graph to try, and the positions of its first nodes in the whole graph.
     """
     positions = [position for position, _ in graph.positions()]
     nodes = {position: alone(graph, position, values) for position in positions}

@@ -1,6 +1,6 @@
-"""The census of TensorFlow's registered gradients: which of them differences can judge, and why the others cannot be.
+"""The census of TensorFlow's registered gradients: which ones finite differences can check, and why not the others.
 
-The table beside this file has one row an operation of the gradient registry, of TensorFlow 2.18 to 2.21.
+The table beside this file has one row per operation of the gradient registry of TensorFlow 2.18 to 2.21.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Judgement(str, Enum):
-    """What is expected of a registered gradient."""
+    """How a registered gradient is judged."""
 
     DIFFERENCES = "finite_difference"
     ORACLE = "other_oracle"
@@ -26,7 +26,7 @@ class Judgement(str, Enum):
 
 @dataclass(frozen=True)
 class RegisteredGradient:
-    """A row: the operation, its family, what judges its gradient, the reason where differences do not, the function."""
+    """A row: operation, family, judgement, the reason where differences do not apply, and the gradient function."""
 
     operation: str
     family: str
@@ -52,13 +52,13 @@ def census() -> Mapping[str, RegisteredGradient]:
 
 
 def rows_of(name: str) -> Iterator[list[str]]:
-    """The rows of a table beside this file, without its head."""
+    """The rows of a table beside this file, without its header."""
     text = resources.files("gradcheck.hunt").joinpath(name).read_text(encoding="utf-8")
     return (line.split("\t") for line in text.splitlines()[1:])
 
 
 def gradient_functions() -> dict[str, Any]:
-    """The gradient functions of the installed TensorFlow by operation; None for those without a gradient by decree."""
+    """The gradient functions of the installed TensorFlow by operation; None if registered as not differentiable."""
     from tensorflow.python.framework import ops
 
     from gradcheck.defects.kernel_use import gradients_registered

@@ -1,7 +1,7 @@
-"""Derivatives of a graph by the chain rule, from its nodes' own ones where these agree with their estimates.
+"""Derivatives of a graph by the chain rule, from those of its nodes, where these agree with their estimates.
 
-Differences of a whole graph miss what is small beside its other terms, or narrower than their steps. Those of a single
-node at its own arguments seldom do, and right derivatives of all nodes make the right one of the graph.
+Finite differences of a whole graph miss terms that are small beside the others, and features narrower than their steps.
+Those of a single node at its own arguments seldom do, and correct derivatives of all nodes give that of the graph.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Agrees = Callable[[GraphProblem, int], bool]
 ONE = np.ones(1)
 
 LARGEST = 512
-"""Of nodes with up to so many coordinates the whole Jacobian is taken."""
+"""Largest number of coordinates of a value for which a node's whole Jacobian is taken."""
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """The `gradient` (n,) of a graph node by node, and the `cotangents` that reach its nodes, by their positions."""
+    """The `gradient` (n,) of a graph by the chain rule, and the `cotangents` that reach its nodes, by position."""
 
     gradient: Array
     cotangents: Mapping[int, Array]
 
 
 def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Pulled | None:
-    """The gradient under the problem's cotangent, node by node; None where one of them is in doubt.
+    """The gradient under the problem's cotangent, node by node; None if a node's derivative is in doubt.
 
-    What reaches a node is summed over its uses, as reverse accumulation does it (Griewank and Walther, "Evaluating
+    The cotangent of a node is summed over its uses, as in reverse accumulation (Griewank and Walther, "Evaluating
     Derivatives", section 3.2).
     """
     graph, values = problem.graph, problem.intermediates
@@ -52,9 +52,9 @@ def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Pulled | None:
 
 
 def tangents_at_kink(problem: GraphProblem, agrees: Agrees) -> Array | None:
-    """How far each coordinate moves the arguments of the only node at a kink, (n, k); None where a node is in doubt.
+    """The tangents (n, k) of the arguments of the only node at a kink, one per coordinate; None if a node is in doubt.
 
-    None, too, where no node is at a kink, or another one is not smooth, either.
+    Also None if no node is at a kink, or if another node is not smooth.
     """
     nodes = problem.nonsmooth_nodes
     if len(nodes.positions) != 1 or nodes.positions != nodes.kinks:
@@ -66,9 +66,9 @@ def tangents_at_kink(problem: GraphProblem, agrees: Agrees) -> Array | None:
 def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
     """The second derivative (n,) under the problem's cotangent, along its direction; None where a node is in doubt.
 
-    Tangents go forward, then cotangents, and their own derivatives along the direction, back (Griewank and Walther,
-    section 5.1). A node is in doubt unless its whole Jacobian agrees, and its second derivative under the cotangent and
-    along the tangents that reach it; so is one with more than `LARGEST` coordinates.
+    Tangents are pushed forward; then cotangents, and their derivatives along the direction, are pulled back (Griewank
+    and Walther, section 5.1). A node is in doubt unless its whole Jacobian agrees, and its second derivative for the
+    cotangent and the tangents that reach it; so is one with more than `LARGEST` coordinates.
     """
     pushed = _pushed(problem, problem.direction[None, :], agrees)
     if pushed is None:
@@ -119,7 +119,7 @@ def _of_parents(tangents: list[Array], parents: tuple[int, ...]) -> Array:
 
 
 def _hand_on(reached: dict[int, Array], problem: GraphProblem, parents: tuple[int, ...], pulled: Array) -> None:
-    """Adds to what has reached each of a node's arguments its part of what was pulled back."""
+    """Adds to the cotangent of each argument of a node its part of `pulled`, the node's VJP."""
     for parent in dict.fromkeys(parents):
         value = problem.intermediates[parent]
         count = coordinate_count(value.shape, value.dtype)
@@ -128,6 +128,6 @@ def _hand_on(reached: dict[int, Array], problem: GraphProblem, parents: tuple[in
 
 
 def _of_inputs(reached: dict[int, Array], problem: GraphProblem) -> Array:
-    """What has reached the inputs, (n,)."""
+    """The cotangents of the inputs, (n,)."""
     counts = (coordinate_count(literal.shape, literal.dtype) for literal in problem.graph.inputs)
     return np.concatenate([reached.get(place, np.zeros(count)) for place, count in enumerate(counts)])

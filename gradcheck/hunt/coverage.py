@@ -1,4 +1,4 @@
-"""What was exercised: operation by order by verdict, counted in every worker and added up."""
+"""Coverage: examples by operation, order and verdict, counted in every worker and added up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Outcome = Annotated[str, Meta(extra_json_schema={"enum": list(map(str, OUTCOMES)
 
 
 def check_outcome(outcome: str, place: str) -> None:
-    """Raises DocumentError for an outcome that there is not."""
+    """Raises DocumentError for an unknown outcome."""
     if outcome not in OUTCOMES:
         raise DocumentError(place, outcome, f"one of {', '.join(OUTCOMES)}")
 
@@ -61,7 +61,7 @@ class Coverage:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
-        self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain texts only
+        self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain strings only
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Coverage:
         return self.at(operation, 1, *OUTCOMES) + self.at(operation, 2, *OUTCOMES)
 
     def valid(self, operation: str | None = None) -> int:
-        """Those that were checked: neither rejected, nor without a derivative in the mode that was asked for."""
+        """The examples that were checked: neither rejected, nor without a derivative in the mode that was asked for."""
         return self.at(operation, 1, *VERDICTS) + self.at(operation, 2, *VERDICTS)
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Coverage:
 
 
 def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:
-    """One row an operation and a total, at most 100 columns; then one line a finding.
+    """One row per operation and a total, at most 100 columns; then one line per finding.
 
     A finding has its `operation` (the culprit), `order`, `kind` and `files`. Per order: agree, agree at a kink,
     composed kink, inconclusive, mismatch. Examples count every order that was checked.

@@ -1,4 +1,4 @@
-"""`gradcheck.operation`: a function of somebody's own beside the catalogue, with what is true of it."""
+"""`gradcheck.operation`: adds a user's own function, with its declared properties, to the operations of the hunt."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 DeclaredPoints = complex | Sequence[complex] | Distances | None
 DeclaredShapes = Sequence[Any]
 NAME = re.compile(r"(?!([xy]\d*|np|tf)$)[a-z][a-z0-9_]{0,59}")
-"""Those of a script's variables are taken."""
+"""Allowed names; those of a script's variables are reserved."""
 FREE = (2, 1, 3)
-"""The sizes of a free dimension."""
+"""The sizes that a free dimension takes."""
 CLAIMS: Mapping[str, Mode] = {
     mode.path if mode.mode == "eager" else mode.mode if mode.path == "reverse" else str(mode): mode
     for mode in (*MODES, *NARROW)
 }
-"""The modes by what people call them: "tf.function", "forward", "XLA", "forward, tf.function"."""
+"""The modes by their public names: "tf.function", "forward", "XLA", "forward, tf.function"."""
 USUAL = tuple(mode for mode in LIGHT if mode.mode != COND)
-"""Those that are claimed where none are named: tf.cond cannot differentiate a second time what captures tensors in
+"""The modes that are claimed by default: not tf.cond, which cannot differentiate twice what captures tensors in
 tf.custom_gradient (known as cond-silu-order2)."""
 SHAPES_EXPECTED = (
     "a list of shapes, such as [(3,), (2, 3)] or [(None, 3)], or, for several arguments, of one shape for each, "
@@ -82,7 +82,7 @@ def operation(
     dtype: Any = "float64",
     result: Any = None,
 ) -> Any:
-    """Puts a function beside TensorFlow's operations, so that `pytest --gradcheck-ops=NAME` hunts with it.
+    """Registers a function as an operation, so that `pytest --gradcheck-ops=NAME` hunts with it beside TensorFlow's.
 
     The function (`tf.custom_gradient`, a fused layer, a custom operation, a Keras layer with fixed weights) takes
     tensors by position and returns one tensor; it is returned as it was, and nothing runs before a hunt does. Without
@@ -90,15 +90,16 @@ def operation(
     those of its argument, or a tuple of them for several; None is a free dimension, the same in all arguments.
 
     `domain` is where the elements of arguments lie, "reals", "positive", "nonnegative", "negative", "probabilities" or
-    bounds `(low, high)`, which lie outside (None is no bound); or a dict of these by an argument's name or position.
+    exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position.
     `kinks` are the points at which it has no derivative, `singular` those at which that is infinite or the function
     jumps, `curvature_jumps` those without a second derivative: numbers, or a function of the arguments (NumPy arrays)
     that gives distances from them. `attributes` are keywords with the literals they take, the simplest first.
 
     `dtype` is that of the arguments, or a dict by name or position, `result` that of the result, by default complex
     where an argument is: float64, complex128, or float32 and complex64 for what computes in nothing else: arguments are
-    cast, and rounding is granted. Complex arguments lie all over the plane, whose real and imaginary parts the domain
-    bounds; the gradient is held to TensorFlow's convention, `upstream * tf.math.conj(slope)` of a holomorphic function.
+    cast, and rounding is allowed for. Complex arguments lie anywhere in the plane; the domain bounds their real and
+    imaginary parts. The gradient has to follow TensorFlow's convention, `upstream * tf.math.conj(slope)` of a
+    holomorphic function.
 
     `orders` are the derivatives that it has, `modes` those besides eager tapes in which it claims them, such as
     "tf.function", "forward", "XLA" or "in float32" (a dozen, if None; `()` for none). Raises gradcheck.OperationError,
@@ -153,7 +154,7 @@ def _name_of(function: Any) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What was said of a function, read as the fields of an `OpSpec`; every refusal names the operation."""
+    """The declaration of a function, read as the fields of an `OpSpec`; every refusal names the operation."""
 
     function: Any
     name: str
@@ -178,7 +179,7 @@ class Declaration:
                 )
 
     def refused(self, what: str, given: Any, expected: str) -> OperationError:
-        """The error of something that does not fit."""
+        """The error for an argument that does not fit."""
         return OperationError(f"gradcheck.operation {self.name!r}: {what} was {given!r}; expected {expected}")
 
     @property
@@ -189,7 +190,7 @@ class Declaration:
             called = called.call
         try:
             return dict(inspect.signature(called).parameters)
-        except (TypeError, ValueError):  # a function of C++ may not tell
+        except (TypeError, ValueError):  # a C++ function may have no signature
             return dict(inspect.signature(lambda *tensors, **attributes: None).parameters)
 
     @property
@@ -208,7 +209,7 @@ class Declaration:
 
     @property
     def arity(self) -> int:
-        """How many tensors it takes: as its signature says, or else as its shapes do."""
+        """The number of tensors it takes, by its signature or else by its shapes."""
         if self.arguments:
             return len(self.arguments)
         if any(one.kind is one.VAR_POSITIONAL for one in self.parameters.values()):
@@ -244,7 +245,7 @@ class Declaration:
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """What may be drawn of each attribute."""
+        """The values that may be drawn for each attribute."""
         found = {}
         for name, values in self.attributes.items():
             listed = () if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
@@ -258,7 +259,7 @@ class Declaration:
 
     @property
     def signatures(self) -> tuple[tuple[Shape, ...], ...] | None:
-        """The shapes of all arguments, the simplest first; None of what is elementwise."""
+        """The shapes of all arguments, the simplest first; None for an elementwise function."""
         if self.shapes is None:
             return None
         found = [each for entry in self.shapes for each in self._opened(entry)]
@@ -281,7 +282,7 @@ class Declaration:
         ]
 
     def rule(self, shape: Shape) -> list[tuple[Shape, ...]]:
-        """The shapes of all arguments, for that of the first."""
+        """The shapes of all arguments, given that of the first."""
         listed = self.signatures
         if listed is None:
             return [(shape,) * self.arity]
@@ -298,7 +299,7 @@ class Declaration:
         return tuple(self._interval(one, what) for what, one in self._by_argument("domain", given, "reals"))
 
     def _by_argument(self, what: str, given: Any, default: Any) -> list[tuple[str, Any]]:
-        """What was given for all arguments, or for each in a dict, with how a refusal calls it."""
+        """The value given for all arguments, or for each in a dict, with its name in an error."""
         if not isinstance(given, Mapping):
             return [(what, given)]
         names = self.arguments or tuple(map(str, range(self.arity)))

@@ -1,4 +1,4 @@
-"""The dtypes that a function of somebody's own computes in, and those that the graphs around it have."""
+"""The dtypes that a user's own function computes in, and those of the graphs around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DTYPES = "'float64', 'complex128', or 'float32' and 'complex64' for what compute
 
 
 def given_dtype(given: Any) -> str | None:
-    """The name of a dtype as people give it: the name itself, which is not looked at, or one of NumPy or TensorFlow.
+    """The name of a dtype that was given as a string, which is not checked, or as a dtype of NumPy or TensorFlow.
 
     None for anything else, and for Python's types: float is float32 to TensorFlow, and float64 to NumPy.
 
@@ -47,7 +47,7 @@ def dtype_name(given: Any) -> str | None:
 class DeclaredTypes:
     """The dtypes of a function's arguments, one for each or one for all, and of its result (None: complex if they are).
 
-    Graphs are of float64 and complex128: what is narrower is cast on the way in and out.
+    Graphs are of float64 and complex128: narrower arguments and results are cast.
     """
 
     arguments: tuple[str, ...]
@@ -55,7 +55,7 @@ class DeclaredTypes:
 
     @property
     def is_complex(self) -> bool:
-        """Whether the first argument is."""
+        """Whether the first argument is complex."""
         return is_complex(self.arguments[0])
 
     @property
@@ -72,11 +72,11 @@ class DeclaredTypes:
 
     @property
     def rtol(self) -> float:
-        """The relative rounding that is granted."""
+        """The relative rounding error that is allowed for."""
         return SINGLE if WIDE.keys() & {*self.arguments, self.result} else 0.0
 
     def called(self, function: Callable[..., Any], tensors: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-        """What the function gives for tensors of a graph; what is of another kind than declared stays as it is."""
+        """The function's result for tensors of a graph; one that is not of the declared kind stays as it is."""
         if not self.rtol:
             return function(*tensors, **attributes)
         dtypes = self.arguments if len(self.arguments) > 1 else self.arguments * len(tensors)

@@ -1,4 +1,4 @@
-"""Domains as people write them, by name or as bounds, and the intervals that they are."""
+"""Domains, declared by name or as bounds, and their intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOMAINS: Mapping[str, Interval] = {
 
 
 def interval_of(given: Any) -> Interval | None:
-    """The interval of a name, of bounds, which lie outside, or of a range of integers; None for anything else.
+    """The interval of a name, of exclusive bounds, or of a range of integers; None for anything else.
 
     >>> interval_of((2.0, None)), interval_of((2, 1))
     (Interval(low=2.0, high=inf, closed=False), None)

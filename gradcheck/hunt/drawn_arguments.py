@@ -1,4 +1,4 @@
-"""Arguments and attributes on which an operation is tried: the same every time, from its own shapes and domains."""
+"""Arguments and attributes with which an operation is tried: the same every time, from its own shapes and domains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradcheck.hunt.opspec import Attribute, Choice, OpSpec
 
 Array = np.ndarray[Any, Any]
 SHAPES, SETTINGS = 8, 6
-"""With how many shapes an operation is tried, and with how many settings of its attributes for each."""
+"""The number of shapes with which an operation is tried, and of settings of its attributes for each."""
 
 
 def drawn_arguments(spec: OpSpec) -> Iterator[tuple[list[Array], dict[str, Any]]]:
@@ -27,7 +27,7 @@ def drawn_arguments(spec: OpSpec) -> Iterator[tuple[list[Array], dict[str, Any]]
 
 
 def _drawn(generator: np.random.Generator, spec: OpSpec, place: int, shape: Sequence[int]) -> Array:
-    """An argument in its domain; square matrices are symmetric, as those are that kernels of symmetric ones get."""
+    """An argument in its domain; square matrices are symmetric, for the kernels that take symmetric ones."""
     domain, dtype = spec.domain(place), spec.dtype(place)
     low, high = max(domain.low, -2.0), min(domain.high, 2.0)
     if low >= high:

@@ -1,6 +1,6 @@
-"""The events of a run, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
+"""The events of a run, one JSON object per line: {"event": kind, ...}; reports/README.md has the table of kinds.
 
-A line is at most 1,000,000 characters of strict JSON. Reading takes nothing but the structs below, executes nothing and
+A line is at most 1,000,000 characters of strict JSON. Reading accepts only the structs below, executes nothing and
 imports no TensorFlow.
 """
 
@@ -58,11 +58,11 @@ class State(Word):
 
 
 class RunEvent(Document, frozen=True, tag_field="event"):
-    """One line; `kind` is what its field `event` says."""
+    """One line of an event file; `kind` is its field `event`."""
 
     @property
     def kind(self) -> str:
-        """What it is about, as the field `event` has it."""
+        """The kind of the event, as in the field `event`."""
         return str(self.__struct_config__.tag)
 
 
@@ -310,9 +310,9 @@ class Journal:
         self._configuration, self._worker = configuration, worker
 
     def write(self, event: Event) -> bool:
-        """Adds an event, and says whether it is there; keeps silent once the file has failed.
+        """Adds an event and returns whether it was written; does nothing once the file has failed.
 
-        Only an event that could not be read back is left out by itself.
+        An event that could not be read back is left out alone; the file stays open.
         """
         if self._failed:
             return False
@@ -345,7 +345,8 @@ class Journal:
             self.file = None
 
     def _started(self) -> Started:
-        """The first line; that of another process of the run, where there is one: it spares importing TensorFlow."""
+        """The first line, copied from another process of the run where there is one, which saves importing
+        TensorFlow."""
         given = self._configuration
         for path in sorted(given.events.glob(given.pattern)):
             with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:

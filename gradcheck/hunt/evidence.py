@@ -1,6 +1,6 @@
 """From a trial to a finding: the culprit, the elements as the trial compared them, nodes, the step-size curve.
 
-Nothing here decides anew. Whatever cannot be computed is left out, and never costs the finding.
+No verdict is decided here. What cannot be computed is left out; the finding is kept.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from gradcheck.result import Kind, Verdict
 Array = np.ndarray[Any, Any]
 NodeTrials = Callable[[Graph, tuple[int, ...]], Trial]
 MOST = 256
-"""A report has room for so many elements, the first ones that were compared."""
+"""The most elements in a report: the first ones that were compared."""
 
 
 def node_trials(mode: Mode) -> NodeTrials:
-    """Trials of nodes by themselves, each made once: for blame, and for the report that is written afterwards."""
+    """Trials of single nodes, each run once: for blame, and for the report that is written afterwards."""
     return cache(partial(trial.run, mode=mode))
 
 
 def finding_of(checked: Trial, order: int, node_trial: NodeTrials | None = None) -> GraphFinding:
-    """What a mismatch is: the culprit, what is special about its arguments, the cotangent, the elements compared."""
+    """The finding of a mismatch: the culprit, what is special about its arguments, the cotangent, the elements."""
     problem, graph, values = checked.problem, checked.problem.graph, checked.problem.intermediates
     position = trial.culprit(graph, order, node_trial or node_trials(problem.mode), weights=problem.cotangent)
     position = graph.size - 1 if position is None else position

@@ -1,4 +1,4 @@
-"""What a property does with a drawn graph: checks it, counts it, and raises a mismatch as a class of its own."""
+"""Checks and counts a drawn graph for a property test, and raises a mismatch as a class of its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Found(GradientMismatch):
 
     @cached_property
     def finding(self) -> GraphFinding:
-        """The finding, off kinks where it is wrong there, too, with all that its report shows."""
+        """The finding, moved off kinks where it is wrong there, too, with all that its report shows."""
         found = moved(self.found, self.node_trial, self.defects)
         monitor.current().before(lambda: found.graph)
         return completed(found, self.node_trial)
@@ -41,7 +41,7 @@ class Found(GradientMismatch):
 
 @contextmanager
 def drawing(operation: str, order: int, coverage: Coverage) -> Iterator[None]:
-    """Around the drawing of a graph, as an example of `operation`: counts one that is rejected, as invalid."""
+    """A context for drawing a graph as an example of `operation`: counts a rejected one as invalid."""
     monitor.current().begin(operation, order)
     try:
         yield
@@ -61,11 +61,11 @@ def examine(
 ) -> Trial | None:
     """Checks a graph at one order in a mode, and counts the verdict as an example of `operation`.
 
-    Inside a test of Hypothesis, whose search is steered towards larger errors, as log10(error / allowed). Raises a
+    Call it inside a Hypothesis test, whose search it steers towards larger errors, by log10(error / allowed). Raises a
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
     of the known `defects` (those of the installed TensorFlow, if None).
 
-    Returns None for a graph that the monitor passes over, as the time is over.
+    Returns None for a graph that the monitor skips because the time is up.
     """
     now = monitor.current()
     if now.passes_over(graph):
@@ -92,7 +92,7 @@ def examine(
 
 
 def outcome(checked: Trial, order: int) -> str:
-    """The verdict as it is counted: agreement at a kink and conventions at composed kinks stand apart."""
+    """The outcome to count: the verdict, or agreement at a kink, a composed kink, or a mode that cannot run."""
     result, kinks = checked.result.orders[order], checked.problem.nonsmooth_nodes.kinks
     if result.verdict == Verdict.INCONCLUSIVE and Reason.COMPOSED_KINK in result.reasons:
         return COMPOSED

@@ -94,7 +94,7 @@ class GraphFinding:
 
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `description` says in a few
-    words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
+    words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal per
     input. `values` are those at all positions, `nodes` what blaming found, `elements` the coordinates that the
     trial compared one by one, `curve` the step-size curve of the worst of them, `confirmation` what the script did in
     a fresh process; all of these may be left out.
@@ -128,12 +128,12 @@ class GraphFinding:
 
     @property
     def kind(self) -> Kind:
-        """What is wrong, the most severe kind."""
+        """The most severe kind of mismatch."""
         return self.findings[0].kind
 
     @property
     def error(self) -> str:
-        """What was raised, with the type of the exception; nothing if nothing was."""
+        """The exception that was raised, with its type; empty if none was."""
         return self.findings[0].reason if self.kind is Kind.RAISES else ""
 
     @property
@@ -155,7 +155,7 @@ class GraphFinding:
 
     @property
     def where(self) -> str:
-        """What is special about the culprit's arguments, in parentheses; nothing if nothing is."""
+        """The special property of the culprit's arguments, in parentheses; empty if there is none."""
         return "" if self.description == "none" else f" ({self.description})"
 
     @property
@@ -179,7 +179,7 @@ def excess(finding: Finding) -> float | None:
 
 
 def summary_line(found: GraphFinding, files: Iterable[Path | str]) -> dict[str, Any]:
-    """A finding as tables name it, with the files that say more: plain data, which a worker can send."""
+    """A finding's row in tables, with the files that describe it, as plain data that a worker can send."""
     line = {"operation": found.culprit, "order": found.order, "kind": found.kind.value}
     return {**line, "files": [str(path) for path in files], "name": found.name}
 

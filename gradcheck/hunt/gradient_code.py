@@ -54,9 +54,9 @@ def code_of(function: Callable[..., Any]) -> FunctionCode | None:
 
 
 def helpers_of(functions: Iterable[FunctionCode]) -> set[FunctionCode]:
-    """The functions that these call, and those that those call, where they are written for gradients.
+    """The functions that these call, directly or not, which are written for gradients.
 
-    That is what lies in a file that is named so, and what is private to the file of its caller.
+    Those are the functions of files whose name has "grad" in it, and private ones in the file of their caller.
     """
     waiting, found = list(functions), set(functions)
     gradient_files = {one.file for one in found if "grad" in Path(one.file).name}
@@ -72,7 +72,7 @@ def helpers_of(functions: Iterable[FunctionCode]) -> set[FunctionCode]:
 
 
 def registered_code(registry: Mapping[str, Any]) -> dict[str, FunctionCode]:
-    """The code of a registry's functions, by operation, of those that are written in Python."""
+    """The code of those functions of a registry that are written in Python, by operation."""
     codes = {operation: code_of(function) for operation, function in registry.items() if function is not None}
     return {operation: code for operation, code in codes.items() if code is not None}
 
@@ -85,16 +85,16 @@ def reachable_code() -> dict[str, FunctionCode]:
 
 
 def syntax_of(code: FunctionCode) -> FunctionSyntax:
-    """The syntax of a function, which everybody shares: copy it to change it."""
+    """The syntax tree of a function; it is shared: copy it to change it."""
     return next(
         node for node in ast.walk(_tree(code.file)) if isinstance(node, FunctionSyntax) and _start(node) == code.start
     )
 
 
 def dead_lines(syntax: ast.AST) -> set[int]:
-    """The lines of branches that are for programs of before some day, which the installed release does not take.
+    """The lines of forward-compatibility branches that the installed release does not take.
 
-    `compat.forward_compatible` says whether that day has passed; no program can change its answer.
+    `compat.forward_compatible` says whether a date has passed; no program can change its answer.
     """
     from tensorflow.python.compat import compat
 
@@ -133,7 +133,7 @@ def _end(node: FunctionSyntax) -> int:
 
 @cache
 def _called(code: FunctionCode) -> frozenset[str]:
-    """The names of what a function calls, or hands on to be called."""
+    """The names that a function calls, or passes on to be called."""
     return frozenset(_names(code))
 
 

@@ -1,4 +1,4 @@
-"""What a process ran of TensorFlow's gradients: which registered functions, at which order, which lines."""
+"""Records which of TensorFlow's gradient functions a process ran, at which order, and which lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GradientRun(Document, frozen=True, tag_field="format", tag="gradcheck grad
 
     @staticmethod
     def merged(runs: Iterable[GradientRun]) -> GradientRun:
-        """What several processes ran together; raises ValueError for different releases, or none."""
+        """The union of the runs of several processes; raises ValueError for different releases, or none."""
         runs = list(runs)
         releases = sorted({run.tensorflow for run in runs})
         if len(releases) != 1:
@@ -45,7 +45,7 @@ class GradientRun(Document, frozen=True, tag_field="format", tag="gradcheck grad
     def of(
         release: str, first: Set[str], second: Set[str], arcs: Mapping[str, Iterable[tuple[int, int]]]
     ) -> GradientRun:
-        """A run of these, sorted; what ran while a second tape watched, ran."""
+        """A run, sorted; the functions of `second` count as run at first order, too."""
         pairs = {place: tuple(sorted(arcs[place])) for place in sorted(arcs)}
         return GradientRun(release, tuple(sorted(first | second)), tuple(sorted(second)), pairs)
 
@@ -84,7 +84,7 @@ class GradientRecorder:
         self._stack = ExitStack()
 
     def start(self) -> None:
-        """From now on."""
+        """Starts recording."""
         from tensorflow.python.eager import record
 
         from gradcheck.tracing.hooks import gradients_looked_up
@@ -98,12 +98,12 @@ class GradientRecorder:
         self._coverage.start()
 
     def stop(self) -> GradientRun:
-        """What ran since then; nothing more is recorded."""
+        """Stops recording, and returns what ran since `start`."""
         self._stack.close()
         return self.so_far()
 
     def so_far(self) -> GradientRun:
-        """What ran since then."""
+        """The run since `start`, which goes on."""
         import tensorflow as tf
 
         data = self._coverage.get_data()

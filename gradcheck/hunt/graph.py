@@ -17,7 +17,7 @@ Attributes = tuple[tuple[str, Any], ...]
 DTYPES = ("float64", "float32", "complex128")
 
 SHOWN, FIRST = 64, 4
-"""An input of more than so many values is shown by its first ones."""
+"""An input with more than SHOWN values is shown by its first FIRST ones."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def coordinates_of(literals: Sequence[Input]) -> Array:
 
 
 def split_coordinates(flat: Array, literals: Sequence[Input]) -> list[Array]:
-    """Arrays of the literals' shapes and dtypes from all their coordinates (n,), or, of several points, (p, n)."""
+    """Arrays of the literals' shapes and dtypes from all their coordinates (n,), or (p, n) for several points."""
     parts, start = [], 0
     for literal in literals:
         stop = start + coordinate_count(literal.shape, literal.dtype)

@@ -1,4 +1,4 @@
-"""The check of a graph's derivatives, order by order, and what excuses them where differences see less than they do."""
+"""Checks a graph's derivatives, order by order, and excuses mismatches that finite differences cannot establish."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ Checked = tuple[OrderResult, Sequence[Comparison]]
 """The result of an order, and the tables of comparisons that it sums up (none where nothing was compared)."""
 
 ANOTHER = Kind.WRONG_VALUE, Kind.MISSING
-"""Autodiff has another value than the estimate, or none, which counts as zero."""
+"""Autodiff's value differs from the estimate, or is missing, which counts as zero."""
 
 OFF = 0.1
-"""Where the chain rule's value misses the finite-difference estimate by this part of what autodiff's does, that is why:
-by what differences miss, or by what the nodes' own derivatives round.
+"""A mismatch is excused if the chain rule's value misses the estimate by at least this share of autodiff's error: the
+cause is then what differences miss, or the rounding of the nodes' own derivatives.
 """
 
 ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
-"""Why derivatives are inconclusive where values have lost digits."""
+"""The reasons for which derivatives are inconclusive where values have lost digits."""
 
 
 def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:
-    """The check of each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
+    """Checks each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
     if set(orders) == {1, 2} and problem.smooth and not problem.empty and problem.point.size <= SMALL:
         try:
             first, second = compare_both_orders(problem)
@@ -60,7 +60,7 @@ def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Chec
 
 
 def check_order(problem: GraphProblem, order: int) -> Checked:
-    """The check of one order, second derivatives along the problem's direction. Raises ModeUnavailableError."""
+    """Checks one order, second derivatives along the problem's direction. Raises ModeUnavailableError."""
     nodes = problem.nonsmooth_nodes
     if problem.empty:
         return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), ()
@@ -74,7 +74,7 @@ def check_order(problem: GraphProblem, order: int) -> Checked:
             tables = compare_second(problem, problem.direction[None, :], np.ones(1), Tolerance())
             tables = _without_hidden_products(problem, _where_first_decides(problem, tables))
         else:
-            # The subgradient test at a kink looks at every output by itself.
+            # The subgradient test at a kink takes every output by itself.
             compared = replace(problem, cotangent=None) if nodes.kinks else problem
             tables = [_without_hidden_terms(problem, table) for table in first_order(compared, Tolerance(), PROBES)]
     except DerivativeRaisedError as error:
@@ -85,10 +85,10 @@ def check_order(problem: GraphProblem, order: int) -> Checked:
 
 
 def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) -> Checked:
-    """What the comparisons say, undecided where inner values are not known well enough to tell where a kink lies.
+    """The result of the comparisons; undecided where inner values are too inaccurate to tell where a kink lies.
 
-    The nearest integer times y, of a y that has lost its digits but for two behind the point: every difference that
-    shows more than rounding spans many of its stairs.
+    An example is the nearest integer times y, where only two decimal places of y are correct: every difference that
+    exceeds rounding spans many of its stairs.
     """
     result = summarise(order, tables, problem.sources)
     if result.verdict != Verdict.MISMATCH:
@@ -105,7 +105,7 @@ def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) ->
 
 
 def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Comparison]]:
-    """The derivatives of one number along the axes, and the second one along the direction, beside their estimates.
+    """Compares the gradient of a scalar along the axes, and its second derivative along the direction, with estimates.
 
     The gradient under test is the one that autodiff's second derivative passes through. One batch holds the values on
     all lines, one tableau the differences of all values and of the gradient. Raises DerivativeRaisedError and
@@ -129,11 +129,11 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
 def _where_first_decides(
     problem: GraphProblem, tables: list[Comparison], first: Comparison | None = None
 ) -> list[Comparison]:
-    """Second derivatives, inconclusive where only coordinates that may be at a kink make them wrong.
+    """The second derivatives, inconclusive where only coordinates that may be at a kink make them wrong.
 
-    Their first derivatives are inconclusive, or the kink is nearer than the finest step. A clip to 1e-7 and more kinks
-    a tenth of a millionth beside an input of 0: the gradients of all other coordinates kink there along a direction
-    that moves this one. What is wrong along the rest of the direction, too, is wrong.
+    The first derivatives of these are inconclusive, or a kink is nearer than the finest step. An example is a clip to
+    1e-7 and more, whose kink is 1e-7 beside an input of 0: the gradients of all other coordinates kink there along a
+    direction that moves this one. What is wrong along the rest of the direction, too, stays wrong.
     """
     n = problem.point.size
     if n > SMALL or not any(table.any(Verdict.MISMATCH) for table in tables):
@@ -155,9 +155,9 @@ def _where_first_decides(
 def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Comparison:
     """The table without mismatches that the chain rule contradicts.
 
-    Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
-    is no nearer to the differences of the whole, these have missed what is small beside its other terms, or a kink.
-    Where a node's cannot be told for its rounding, they cannot tell it behind others, either.
+    If every node's own derivative agrees with its estimate under the incoming cotangent, and their product is no nearer
+    to the differences of the whole graph, these have missed a term that is small beside others, or a kink. If rounding
+    makes a node's derivative inconclusive by itself, it is inconclusive within the graph, too.
     """
     table = _without_leaps(problem, table)
     columns = [column for column in table.columns if column is not None]
@@ -168,7 +168,7 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
         return table
 
     @cache
-    def moved() -> Array | None:  # alike for all outputs
+    def moved() -> Array | None:  # the same for all outputs
         tangents = tangents_at_kink(problem, agrees)
         return None if tangents is None else tangents[columns]
 
@@ -185,9 +185,9 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
 
 
 def _without_leaps(problem: GraphProblem, table: Comparison) -> Comparison:
-    """The table without mismatches along what passes a leap within the finest steps: fmod(1e5, 1e-7) is all leaps.
+    """The table without mismatches along directions that pass a jump within the finest steps, as of fmod(1e5, 1e-7).
 
-    Differences show the slope from stair to stair, or none, where autodiff has that of the stair.
+    There, differences give the slope from stair to stair, or none, and autodiff gives that of a stair.
     """
     missed = table.where(Verdict.MISMATCH, *ANOTHER)
     leap = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
@@ -199,9 +199,10 @@ def _without_leaps(problem: GraphProblem, table: Comparison) -> Comparison:
 
 
 def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) -> Array | bool:
-    """Where the only node at a kink has a derivative between its one-sided slopes, along what a coordinate moves it.
+    """For each coordinate, whether the derivative of the only node at a kink lies between its one-sided slopes.
 
-    At a tie each partial derivative may be possible and all together not.
+    The slopes are taken along the coordinate's tangent: at a tie, each partial derivative may be possible while all of
+    them together are not.
     """
     if moved is None or (kink := problem.nonsmooth_nodes.kinks[0]) not in pulled.cotangents:
         return False
@@ -214,7 +215,8 @@ def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) 
 
 
 def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:
-    """The same for second derivatives along the problem's direction."""
+    """The tables of second derivatives along the problem's direction without mismatches that the chain rule
+    contradicts."""
     wrong = any(table.any(Verdict.MISMATCH) for table in tables)
     applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
     if not (applies and wrong) or (products := chain_rule_products(problem, agrees)) is None:
@@ -228,7 +230,7 @@ def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) ->
 
 
 def _without_missed(table: Comparison, expected: Array) -> Comparison:
-    """The table without wrong values where the chain rule's, `expected`, misses the estimates, too."""
+    """The table without mismatches where the chain rule's value, `expected`, misses the estimate, too."""
     off = np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
     return table.marked(table.where(Verdict.MISMATCH, *ANOTHER) & off, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
@@ -239,7 +241,7 @@ def agrees(problem: GraphProblem, order: int) -> bool:
 
 
 def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdict]) -> bool:
-    """Whether they do, but for entries that cannot be told for the rounding of the values; notes the verdict."""
+    """Whether they agree, except for entries that the rounding of values makes inconclusive; appends the verdict."""
     result, tables = check_order(problem, order)
     verdicts.append(result.verdict)
     lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)

@@ -1,4 +1,4 @@
-"""The JSON form of a graph, read in view of the catalogue."""
+"""The JSON form of a graph, validated against the catalogue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 
 def unchecked_json(graph: Graph) -> dict[str, Any]:
-    """The same, in a fifth of the time, of a graph that `from_json` is known to take, or that nobody need read back."""
+    """The JSON form without validation, in a fifth of the time, of a graph that is known to be valid or is never
+    read."""
     data: dict[str, Any] = documents.plain(to_document(graph))
     return data
 
@@ -51,10 +52,10 @@ def to_document(graph: Graph) -> GraphDocument:
 
 
 def from_document(document: GraphDocument, place: str = "$") -> Graph:
-    """The graph of a document at a place of a larger one.
+    """The graph of a document; `place` is where that lies in a larger one, for errors.
 
-    Raises DocumentError for an operation that is not in the catalogue, and for other parents and attributes than it
-    takes.
+    Raises DocumentError for an operation that is not in the catalogue, and for parents and attributes that it does not
+    take.
     """
     nodes = tuple(_node(node, f"{place}.nodes[{i}]") for i, node in enumerate(document.nodes))
     return Graph(tuple(map(to_input, document.inputs)), nodes)
@@ -66,7 +67,7 @@ def to_tensor(value: Input) -> Tensor:
 
 
 def to_computed(value: Input) -> ComputedTensor:
-    """The same of a computed tensor, whose elements need not be finite."""
+    """A computed tensor as a document; its elements need not be finite."""
     return ComputedTensor(value.dtype, tuple(map(int, value.shape)), _elements(value))  # type: ignore[arg-type]
 
 
@@ -109,7 +110,7 @@ def _node(node: NodeDocument, place: str) -> Node:
 
 
 def attribute_literal(data: Any, place: str, depth: int = 0) -> Any:
-    """An attribute's value, with tuples for lists; raises DocumentError for what is no literal."""
+    """An attribute's value, with tuples for lists; raises DocumentError if it is not a literal."""
     if data is None or type(data) in (bool, float):
         return data
     if type(data) is int and abs(data) <= EXACT:

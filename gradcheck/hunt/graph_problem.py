@@ -40,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 EXACT = ROUNDOFF["float64"]
 UNSEEN = 4
-"""Estimates need more than so many of the finest steps of a row."""
+"""Number of the finest steps that are examined for a kink or jump; an estimate needs more than these."""
 FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
@@ -66,13 +66,13 @@ class GraphProblem(Problem):
     def evaluated(
         graph: Graph, cotangent: Array | None = None, direction: Array | None = None, mode: Mode = PLAIN
     ) -> GraphProblem:
-        """The problem of a graph under a cotangent and along a direction, or under and along fixed random ones.
+        """The problem of a graph under a cotangent and along a direction; fixed random ones where none are given.
 
-        The random direction has the magnitudes of the coordinates. Raises what an operation raises.
+        The random direction has the magnitudes of the coordinates. Exceptions of operations propagate.
         """
         try:
             taped = TapedEvaluation(graph) if mode == PLAIN else None
-        except DerivativeRaisedError:  # a tf.function makes its gradient when it is called; the check will tell
+        except DerivativeRaisedError:  # a tf.function builds its gradient when it is called; the check will report it
             taped = None
         values = values_of(graph) if taped is None else taped.values
         if cotangent is None:
@@ -87,8 +87,8 @@ class GraphProblem(Problem):
         return from_coordinates(np.asarray(self.cotangent), self.output.shape, self.output.dtype)
 
     def perturbed(self, draw: int) -> GraphProblem:
-        """The same function, its inner values perturbed at random."""
-        # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.
+        """The same function with its inner values perturbed at random."""
+        # A tie depends on the values before it: perturbed, it would break, and show another side of the kink.
         before = (self.graph.ancestors(place) - {place} for place in self.nonsmooth_nodes.positions)
         exempt = frozenset().union(*before)
         unit = 2 * max(EXACT, self.inner)
@@ -96,9 +96,10 @@ class GraphProblem(Problem):
 
     @cached_property
     def lost(self) -> dict[int, Array]:
-        """By how much values may be off, or miss those of their references, where it is more than a rounding.
+        """By position, the errors of values beyond rounding: those of the algorithm, and the distance from the
+        reference.
 
-        A variance of numbers that are alike in single precision is 0, and what is behind it is anything.
+        A variance of numbers that are equal in single precision is 0, and what follows from it is arbitrary.
         """
         return {**self._lost_by_algorithms, **self._missed_by_coarse_kernels}
 
@@ -133,7 +134,8 @@ class GraphProblem(Problem):
 
     @cached_property
     def in_float64(self) -> GraphProblem | None:
-        """The same in the inputs' own number type, whose inner values move as the mode's number type rounds them."""
+        """The same problem in the inputs' own dtype, with inner values perturbed by the rounding of the mode's
+        dtype."""
         narrow = self.mode.number_type
         return None if narrow is None else replace(self, mode=PLAIN, inner=ROUNDOFF[narrow])
 
@@ -153,7 +155,7 @@ class GraphProblem(Problem):
 
     @cached_property
     def blurred_nodes(self) -> tuple[int, ...]:
-        """The nodes beside a kink or leap that lies within so many roundings of what inner values have lost."""
+        """The nodes beside a kink or jump that lies within 64 times the error of their arguments."""
         draws = (RandomPerturbation(draw, lost=self.lost) for draw in range(2))
         rows = [forward(self.graph, self.tensors(None), perturbation=one) for one in draws]
         values = enumerate(self.intermediates)
@@ -163,21 +165,21 @@ class GraphProblem(Problem):
 
     @property
     def hidden_kinks(self) -> Array:
-        """Which coordinates pass a kink or leap within the finest steps, of which differences show nothing, (n,).
+        """Which coordinates pass a kink or jump within the finest steps, where differences do not show it, (n,).
 
-        What is 6e-13 away for a coordinate may be far for the roundings of the node's arguments.
+        A kink at a distance of 6e-13 for a coordinate may be far in units of the rounding of the node's arguments.
         """
         return self._passed(leaps=False)
 
     @property
     def hidden_leaps(self) -> Array:
-        """Which coordinates pass a leap within these steps, (n,)."""
+        """Which coordinates pass a jump within these steps, (n,)."""
         return self._passed(leaps=True)
 
     def _passed(self, *, leaps: bool) -> Array:
         axes = np.eye(self.point.size)
         largest = largest_steps(self.point, axes, FIRST, eps=self.roundoff)
-        # A row of stairs may look alike at both ends of one step, but not of all.
+        # A staircase may look alike at both ends of one step, but not of all.
         moves = (FIRST.steps[-UNSEEN:, None, None] * largest[:, None] * axes).reshape(-1, len(axes))
         points = np.concatenate([self.point[None, :], self.point + moves, self.point - moves])
         try:
@@ -217,7 +219,7 @@ class GraphProblem(Problem):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no derivative, for want of elements."""
+        """Whether there is no derivative, because the inputs or the output have no elements."""
         return not self.output.size or not self.point.size
 
     @cached_property
@@ -227,7 +229,7 @@ class GraphProblem(Problem):
 
     @property
     def terms(self) -> float:
-        """The scale of what may cancel between the inputs and the output, under the cotangent if there is one."""
+        """The scale of terms that may cancel between the inputs and the output, under the cotangent if there is one."""
         return self.largest * (1.0 if self.cotangent is None else float(np.max(np.abs(self.cotangent), initial=0.0)))
 
     @cached_property
@@ -238,13 +240,13 @@ class GraphProblem(Problem):
 
     @cached_property
     def roundoff(self) -> float:
-        """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
+        """The unit roundoff of the values; a kernel without a float64 form does not count where it has a reference."""
         specs = [CATALOGUE[node.op] for node in self.graph.nodes]
         return max([EXACT, *(spec.rtol for spec in specs if spec.reference is None)])
 
     @cached_property
     def _anchored(self) -> bool:
-        """Whether a reference may look at row 0 of a batch, which has to be the unperturbed point."""
+        """Whether a reference may read row 0 of a batch, which has to be the unperturbed point."""
         return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
 
     def _with_anchor(self, points: Array) -> Array:
@@ -253,7 +255,7 @@ class GraphProblem(Problem):
     def values(self, points: Array | LinePoints) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
 
-        NaN at points where the function raises, as the solution of a singular system does, or gives another size.
+        NaN at points where the function raises, as for a singular linear system, or returns another size.
         """
         points = np.asarray(points[:])
         try:
@@ -290,7 +292,7 @@ class GraphProblem(Problem):
             return Gradients.undefined(len(cotangents), self.point.size)
 
     def _on_trial(self, point: Array | None) -> bool:
-        """What throws at the graph's own point is a finding; beside it, the function is not defined there."""
+        """Whether an exception is a finding: at the graph's own point; elsewhere the function is just not defined."""
         return point is None and self.perturbation is None
 
     def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
@@ -304,7 +306,7 @@ class GraphProblem(Problem):
             return together_or_each(partial(pullbacks, self.mode, self.forward, tensors), rows)
 
     def _by_itself(self) -> AbstractContextManager[None]:
-        """A derivative in another mode than the plain one leaves no traces that other derivatives would find."""
+        """A context in which a derivative in another mode than the plain one leaves no traces for others to find."""
         if self.perturbation is not None and self.inner:
             return perturbed_operations(self.perturbation.seed, 2 * self.inner)
         return nullcontext() if self.mode == PLAIN else traced_anew()
@@ -326,7 +328,7 @@ class GraphProblem(Problem):
             )
             parts = tape.gradient(values[-1], inputs, output_gradients=tf.broadcast_to(weight, values[-1].shape))
         except tf.errors.OpError:
-            # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
+            # The batched form of an operation may differentiate worse than the operation itself, which is under test.
             return np.stack([self.gradients(cotangent[None, :], point).values[0] for point in points])
         columns = [_rows(part, source, len(rows)) for part, source in zip(parts, self.sources, strict=True)]
         return np.concatenate(columns, axis=1)[len(rows) - len(points) :]

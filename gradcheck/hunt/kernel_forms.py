@@ -1,4 +1,4 @@
-"""Which kernel of TensorFlow an operation of the catalogue is, found by running it on some arguments."""
+"""Finds the kernel of TensorFlow that an operation of the catalogue runs, by running it on some arguments."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from gradcheck.tracing.single_operation import executed
 
 Array = np.ndarray[Any, Any]
 LARGEST = 64
-"""So many elements a setting has at most."""
+"""The most elements of an input that is kept as a setting."""
 OTHERS = 12
-"""So many kernels of other operations are looked at."""
+"""The most kernels of other operations that are checked."""
 SIZES = ("num_segments", "size", "crop_size")
-"""What TensorFlow calls the inputs that only say how large the output is."""
+"""TensorFlow's names of inputs that only give the size of the output."""
 SQUARED = (tf.float32, tf.float64, tf.complex64, tf.complex128)
 """The types of outputs whose derivatives are checked."""
 SETTING_TYPES = ("int", "bool", "string", "list(int)")
@@ -52,13 +52,13 @@ class KernelSample:
 
     @cached_property
     def inputs(self) -> list[Array]:
-        """The kernel's inputs; NaN for what has no value that can be read."""
+        """The kernel's inputs; NaN for one whose value cannot be read."""
         unread = (tf.resource, tf.variant)
         return [np.full((), np.nan) if one.dtype in unread else one.numpy() for one in self.kernel.inputs]
 
     @cached_property
     def places(self) -> list[int | None]:
-        """For each argument, which of the inputs has its values."""
+        """For each argument, the number of the kernel's input with its values; None if there is none."""
         return [
             next((place for place, one in enumerate(self.inputs) if _alike(one, argument)), None)
             for argument in self.arguments
@@ -66,7 +66,7 @@ class KernelSample:
 
     @property
     def reshaped(self) -> bool:
-        """Whether an argument comes to the kernel in another shape, other than with a leading dimension of one."""
+        """Whether an argument reaches the kernel in another shape, other than with a leading dimension of one."""
         pairs = zip(self.places, self.arguments, strict=True)
         return any(
             self.inputs[place].shape not in (one.shape, (1, *one.shape)) for place, one in pairs if place is not None
@@ -80,7 +80,7 @@ class KernelSample:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What else the kernel was given: its attributes, and its other inputs by number; None for what is large."""
+        """The kernel's attributes, and its other inputs by number, as plain values; None for large ones."""
         definition = op_def_registry.get(self.kernel.name)
         types = {} if definition is None else {one.name: one.type for one in definition.attr}
         flat = self.kernel.attrs or ()
@@ -93,7 +93,7 @@ class KernelSample:
 
     @property
     def call(self) -> KernelCall:
-        """What records say of the kernel is asked of this."""
+        """The call of the kernel, in the form in which records are asked about it."""
         attributes = {name: value for name, value in self.settings.items() if not name.isdigit()}
         return KernelCall(self.kernel.name, self.inputs, attributes, {self.output})
 
@@ -111,11 +111,11 @@ def _is_size(definition: Any, place: int) -> bool:
 
 
 def with_kernels(defect: Defect) -> Defect:
-    """A record with the kernels that the operations of its regions are; those that are no single kernel have none.
+    """A record with the kernels that its regions' operations run; none if they are not single kernels.
 
-    What needs certain operations before it is no kernel's fault; nor is what raises, unless it raises in the kernel
-    that the record's graph runs, by itself. Nor can a kernel tell what is right in all other operations that run it in
-    the regions.
+    A defect that needs certain operations before it is not a kernel's fault, nor is one that raises, unless the kernel
+    that the record's graph runs raises by itself. Nor are kernels given if other operations run them in the regions and
+    are right, all of them.
     """
     plain = defect.signature.taken == PLAIN
     regions = [one for one in defect.regions if plain and one.op != ANY and not (one.producers or one.neighbours)]
@@ -130,7 +130,8 @@ def with_kernels(defect: Defect) -> Defect:
 
 
 def told_apart(defect: Defect) -> bool:
-    """Whether any of what other operations run in the regions of a record, as far as its kernels tell, is wrong."""
+    """Whether any other operation that runs a record's kernels in its regions is wrong there; True if none runs
+    them."""
     ops, order = {region.op for region in defect.regions}, defect.signature.order
     kernels = {form.kernel for form in defect.kernels}
     others = [spec for spec in CATALOGUE.values() if kernels & {*spec.gradients} and not names(spec.name) & ops]
@@ -140,7 +141,7 @@ def told_apart(defect: Defect) -> bool:
 
 
 def own_samples(defect: Defect, op: str) -> Iterator[KernelSample]:
-    """What the operation runs in the record's own graph."""
+    """The samples of an operation in the record's own graph."""
     graph = from_document(defect.graph, "$.graph")
     values = values_of(graph)
     for _, node in graph.positions():
@@ -149,7 +150,7 @@ def own_samples(defect: Defect, op: str) -> Iterator[KernelSample]:
 
 
 def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
-    """Whether the derivative of a kernel by itself, at the inputs that it had, disagrees with differences."""
+    """Whether the derivative of a kernel by itself, at its recorded inputs, disagrees with finite differences."""
     floating = [place for place, one in enumerate(kernel.inputs) if one.dtype.is_floating or one.dtype.is_complex]
 
     def alone(*tensors: Any) -> list[Any]:
@@ -157,7 +158,7 @@ def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
         for place, tensor in zip(floating, tensors, strict=True):
             inputs[place] = tensor
         outputs = executed(kernel.name, len(kernel.outputs), inputs, kernel.attrs)
-        # The square shows what becomes of a gradient that depends on the inputs.
+        # The square shows errors for a cotangent that depends on the inputs.
         return [part for one in outputs if one.dtype in SQUARED for part in (one, one**2)]
 
     found = check(alone, *(kernel.inputs[place] for place in floating), order=order)
@@ -165,7 +166,7 @@ def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
 
 
 def _forms(op: str, regions: Sequence[Region], defect: Defect) -> list[KernelForm]:
-    """The kernel that an operation is, once for each of its outputs that the operation may be about; or none."""
+    """The kernel that an operation runs, once for each output that the operation may be about; or none."""
     samples = list(drawn_samples(CATALOGUE[op])) or list(own_samples(defect, op))
     outputs = sorted({one.output for one in samples})
     forms = [form_of(op, regions, [one for one in samples if one.output == output]) for output in outputs]
@@ -173,7 +174,7 @@ def _forms(op: str, regions: Sequence[Region], defect: Defect) -> list[KernelFor
 
 
 def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample]) -> KernelForm | None:
-    """The kernel that an operation is, as far as its regions need to know; None where it is none by itself."""
+    """The kernel that an operation runs, in the detail that its regions need; None if it is not a single kernel."""
     first = samples[0]
     if (
         op_def_registry.get(first.kernel.name) is None
@@ -191,7 +192,7 @@ def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample])
     mapped = {name: key for name, key in keys.items() if key is not None}
     fixed = {}
     for key, value in first.settings.items():
-        # A single number that derivatives could be taken by is none that decides: formulas take it smoothly.
+        # A single number that derivatives could be taken by does not decide: formulas take it smoothly.
         smooth = isinstance(value, (float, complex)) and value == value
         if key not in mapped.values() and not smooth and not _follows(key, samples, needed):
             fixed[key] = value
@@ -202,7 +203,7 @@ def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample])
 
 
 def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> bool:
-    """Whether a setting follows from attributes alone, which take few values and about which no region asks."""
+    """Whether a setting follows from attributes alone that take few values and that no region asks about."""
     settings: dict[str, set[str]] = {}
     for one in samples:
         names = {name: value for name, value in one.attributes.items() if name not in needed}
@@ -212,13 +213,13 @@ def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> boo
 
 
 def drawn_samples(spec: OpSpec) -> Iterator[KernelSample]:
-    """What an operation runs for arguments of some shapes, drawn from its domains, with some of its attributes."""
+    """Samples of an operation for arguments of some shapes, drawn from its domains, with some of its attributes."""
     for arguments, attributes in drawn_arguments(spec):
         yield from _sample(spec, arguments, attributes)
 
 
 def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, Any]) -> Iterator[KernelSample]:
-    """The one kernel that an operation runs beside those that are right; nothing where it raises there."""
+    """The one kernel that an operation runs besides those that are right; nothing where it raises."""
     record = recorded(lambda *tensors: single(spec)(*tensors, **attributes), [tf.constant(one) for one in arguments])
     if record.error is not None:
         return
@@ -231,7 +232,7 @@ def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, A
 
 
 def _key_of(name: str, samples: Sequence[KernelSample]) -> str | None:
-    """The kernel's setting that is always the operation's attribute of this name."""
+    """The kernel's setting that always equals the operation's attribute of this name."""
     keys = sorted(samples[0].settings, key=lambda key: key != name)
     return next((key for key in keys if all(_is_setting(one, key, name) for one in samples)), None)
 
@@ -250,7 +251,7 @@ def _is_setting(sample: KernelSample, key: str, name: str) -> bool:
 
 
 def _minds_shape(region: Region) -> bool:
-    """Whether it matters to a region in which shape the elements come, as long as the last dimension stays."""
+    """Whether a region depends on the shape in which the elements come, the last dimension being kept."""
     return bool(region.ranks or region.sides or region.windows or region.segments) or region.along not in (None, -1)
 
 

@@ -1,4 +1,4 @@
-"""Known defects beside the hunt's graphs: checked against the catalogue, turned into graphs, matched with findings."""
+"""Known defects and the hunt's graphs: validated against the catalogue, turned into graphs, matched with findings."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Given = tuple[str, Mapping[str, Any], list[Array], int, Ancestry]
-"""What a region is asked about a node: the operation, attributes, arguments, order, and what stands before it."""
+"""A node as a region is asked about it: operation, attributes, arguments, order, and the nodes before it."""
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
-"""What becomes of a zero that arrives depends on what stands behind."""
+"""Kinds in which an arriving zero may end, depending on what follows."""
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
@@ -40,15 +40,15 @@ HANDING_ON = frozenset(
         *("quantize_and_dequantize_v2", "quantize_and_dequantize_v3"),
     )
 )
-"""The operations whose gradient leaves IndexedSlices what they are; their complex forms do, too."""
+"""The operations whose gradient passes IndexedSlices on unchanged, as do their complex forms."""
 
 
 HANDLES = ("resource variable", "variant containers (TensorList/Map/Optional)")
-"""Families drawn in no number type but their own: in another, some kernels end the process (TensorFlow 2.21)."""
+"""Families drawn in no number type but their own: in another, some kernels abort the process (TensorFlow 2.21)."""
 
 
 def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
-    """The modes that an operation has examples in, each with an order: claimed, and left to it by the known defects."""
+    """The modes in which an operation has examples, each with an order: claimed, and not excluded by known defects."""
     spec = CATALOGUE[op]
     real = all(dtype == "float64" for dtype in spec.dtypes)
     narrowed = set(spec.dtypes) <= {"float64", "complex128"} and spec.family not in HANDLES
@@ -64,18 +64,18 @@ def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
 
 
 def drawn_in(op: str, mode: Mode) -> bool:
-    """Whether an operation is drawn in a mode, as its entry says."""
+    """Whether an operation is drawn in a mode, by its catalogue entry."""
     modes = CATALOGUE[op].modes
     return modes is None or mode == PLAIN or mode in modes
 
 
 def left_out_in(mode: Mode, op: str, *given: Any, defects: Sequence[Defect] | None = None) -> str | None:
-    """Why a use of an operation is not drawn in a mode: the name of a known defect, or that it is left to others."""
+    """Why a use of an operation is not drawn in a mode: the name of a known defect, or that the mode is not claimed."""
     return known.excludes(op, *given, mode=mode, defects=defects) if drawn_in(op, mode) else "another mode"
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
-    """The wrong derivatives in a folder, as `known.load` has them, once `check` has seen every file."""
+    """The wrong derivatives in a folder, as loaded by `known.load`, each file validated by `check`."""
     return known.load(folder, check)
 
 
@@ -118,7 +118,7 @@ def _check_names(region: Region, place: str) -> None:
 
 
 def example_of(defect: Defect) -> Example:
-    """The derivative that a known defect is about; raises DocumentError where its graph is none of the catalogue's."""
+    """The derivative that a known defect is about; raises DocumentError if the catalogue does not admit its graph."""
     direction = tuple(map(to_input, defect.direction))
     graph, about = from_document(defect.graph, "$.graph"), defect.signature
     return Example(graph, about.order, to_input(defect.cotangent), direction, about.taken)
@@ -128,7 +128,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     """The known defect that a finding is an example of; None if it is new.
 
     Its operation, mode and kind are the same, and the `values` of the arguments lie in one of its regions, of the same
-    order; one without values matches none.
+    order; a finding without values matches none.
     """
     if not found.values:
         return None
@@ -140,7 +140,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
 
 
 def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequence[Defect] | None) -> Defect | None:
-    """The same for errors of any operation: what raises may stand behind the culprit, as what makes it raise may."""
+    """The known defect of any operation with this error: the node that raises and its cause may follow the culprit."""
     op, attributes, arguments, order, _ = given
     before = ancestry(sources_of(found.graph), [found.graph.size - 1])
     for defect in known.current(found.taken) if defects is None else defects:
@@ -154,7 +154,7 @@ def _match_of_what_is_raised(found: GraphFinding, given: Given, defects: Sequenc
 
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
-    """The same for regions of what arrives: a node up to the culprit is in one, for it fails by what stands behind."""
+    """The known defect of arriving cotangents: a node up to the culprit is in its region, later nodes trigger it."""
     alike = LOST if found.kind in LOST or numerics_checked(found.error) else (found.kind,)
     wanted = [
         (defect, region)
@@ -187,10 +187,10 @@ def _given(graph: Graph, place: int, values: Sequence[Array], order: int) -> Giv
 def tells_of(
     graph: Graph, order: int, part: GraphProblem, places: Sequence[int], *, weights: Array | None = None
 ) -> bool:
-    """Whether what is wrong in a part of a graph, whose first nodes stand at some places of it, tells of the graph.
+    """Whether an error in a part of a graph, whose first nodes have the positions `places` there, is one of the graph.
 
-    It does not where a node lies in a region of what arrives in the part alone, as the square of zero makes a zero that
-    moves. `weights` are the graph's cotangent.
+    It is not where a node lies in a region of arriving cotangents in the part only, as the square of zero makes a zero
+    that depends on the inputs. `weights` are the graph's cotangent.
     """
     from gradcheck.hunt.graph_problem import GraphProblem
 
@@ -203,9 +203,9 @@ def tells_of(
 
 
 def _regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
-    """For each node of a graph the known defect that it has by what arrives under the cotangent; None for no such.
+    """For each node, the known defect that its cotangent triggers, or None.
 
-    Nothing arrives anywhere where the first derivative raises.
+    All are None if the first derivative raises.
     """
     graph, mode = problem.graph, problem.mode
     wanted = [one for one in known.current(mode) if any(region.arriving for region in one.regions)]
@@ -222,7 +222,7 @@ def _regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
 
 
 def arrivals(graph: Graph, cotangent: Array) -> list[Arrival | None]:
-    """What arrives at every position of a graph; None where nothing does. TensorFlow's first derivatives tell."""
+    """The cotangent at every position of a graph, by TensorFlow's first derivatives; None where none arrives."""
     import tensorflow as tf
 
     from gradcheck.hunt.evaluation import forward
@@ -246,7 +246,7 @@ def _depends(tape: Any, part: Any, inputs: Sequence[Any]) -> bool:
 
 
 def sources_of(graph: Graph) -> dict[int, Input | Node]:
-    """What stands at every position of a graph."""
+    """The input or node at every position of a graph."""
     return dict(enumerate([*graph.inputs, *graph.nodes]))
 
 
@@ -271,7 +271,7 @@ def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> 
 
 
 def left_out(*releases: str) -> dict[tuple[str, int], str]:
-    """The operations and orders that a known defect of these releases of TensorFlow leaves no use, with its name."""
+    """Operations and orders that a known defect of these releases of TensorFlow excludes entirely, and its name."""
     here = [
         defect
         for defect in load()

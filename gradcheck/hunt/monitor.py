@@ -1,4 +1,4 @@
-"""What a process knows of the test that is hunting in it: its budget, its failures, who is told before a graph runs."""
+"""The state of the test that is hunting in a process: its budget, its failures, and listeners to running graphs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from gradcheck.hunt.graph import Graph
 
 
 class Listener(Protocol):
-    """Is told of every graph before it runs, and when none does any more."""
+    """Is notified before a graph runs, and when none runs any more."""
 
     def before(self, operation: str, order: int, mode: Mode, graph: Graph, /) -> None:
-        """A graph is about to run, as an example of `operation` at an order in a mode."""
+        """Called when a graph is about to run, as an example of `operation` at an order in a mode."""
 
     def rest(self) -> None:
-        """Nothing is running."""
+        """Called when nothing is running."""
 
 
 @dataclass
 class Monitor:
-    """The state of a hunting test: until when it draws (a time of `clock`), how long it shrinks after it has failed.
+    """The state of a hunting test: until when it draws (a time of `clock`), and how long it shrinks after a failure.
 
-    `failed` has the examples that failed (graphs, programs of tapes) and their exceptions, `resolutions` the worst
-    relative resolution of each operation and order.
+    `failed` maps the examples that failed (graphs, programs of tapes) to their exceptions, `resolutions` each operation
+    and order to its worst relative resolution.
     """
 
     listeners: list[Listener] = field(default_factory=list)
@@ -43,25 +43,25 @@ class Monitor:
 
     @property
     def expired(self) -> bool:
-        """Whether the time for hunting, or for shrinking what failed, is over."""
+        """Whether the time for hunting, or for shrinking failures, is over."""
         return self.clock() >= min(self.deadline, self._shrink_deadline)
 
     def begin(self, operation: str, order: int, mode: Mode = PLAIN) -> None:
-        """An example of an operation is about to be drawn or checked."""
+        """Sets the operation, order and mode of the next example, before it is drawn or checked."""
         self.subject = operation, order, mode
 
     def before(self, graph: Callable[[], Graph]) -> None:
-        """A graph, whole or not, is about to run; it is made only if somebody listens."""
+        """Tells the listeners that a graph, complete or not, is about to run; it is built only if there are any."""
         if self.listeners:
             made = graph()
             for listener in self.listeners:
                 listener.before(*self.subject, made)
 
     def passes_over(self, example: Any) -> bool:
-        """Whether an example is not checked any more: the time is over, and others have failed.
+        """Whether to skip an example, because the time is over and others have failed.
 
-        Those are checked on, so that Hypothesis comes to its end with what it has. Raises unittest.SkipTest where none
-        has failed; not before it draws, as Hypothesis takes a test that draws less than before for a flaky one.
+        Failed examples are still checked, so that Hypothesis can finish. Raises unittest.SkipTest where none has
+        failed, but only after drawing, since Hypothesis takes a test that draws less than before for a flaky one.
         """
         if not self.expired or example in self.failed:
             return False
@@ -70,19 +70,19 @@ class Monitor:
         return True
 
     def fail(self, example: Any, failure: Any) -> None:
-        """An example has failed; the first failure of a test starts the time for shrinking."""
+        """Records that an example has failed; the first failure of a test starts the time for shrinking."""
         if not self.failed:
             self._shrink_deadline = self.clock() + self.shrink_seconds
         self.failed[example] = failure
 
     def resolve(self, resolution: float) -> None:
-        """What an example would have noticed, relative to the largest derivative."""
+        """Records the resolution of an example, relative to the largest derivative."""
         operation, order, _ = self.subject
         if math.isfinite(resolution):
             self.resolutions[operation, order] = max(float(resolution), self.resolutions.get((operation, order), 0.0))
 
     def rest(self) -> None:
-        """A test has ended."""
+        """Resets the state at the end of a test."""
         for listener in self.listeners:
             listener.rest()
         self.failed.clear()

@@ -39,7 +39,7 @@ class NonsmoothNodes:
 
 
 def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float] | None = None) -> NonsmoothNodes:
-    """The nodes that are not smooth, given the values at all positions, or may not be, given what these have lost."""
+    """The nodes that are not smooth at the given values, or may not be, if these are off by as much as `lost`."""
     kinks: dict[int, int] = {}
     singular: dict[int, int] = {}
     curvature_jumps: dict[int, int] = {}
@@ -56,7 +56,7 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float]
 def count_on(
     distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any], unit: float | None = None
 ) -> int:
-    """How many of the declared distances are zero, within 64 units: by default the last place of the largest value."""
+    """How many declared distances are zero within 64 units; by default, a unit is an ulp of the largest value."""
     away = _measured(distances, values, attributes)
     if away is None:
         return 0
@@ -73,10 +73,10 @@ def _measured(distances: Distances | None, values: Sequence[Array], attributes: 
 
 
 def crossings(graph: Graph, rows: Sequence[Array], *, leaps: bool = False) -> Array:
-    """Between which of k pairs of points a node passes a kink, a leap or a jump of the curvature, (k,).
+    """In which of k pairs of points a node passes a kink, a jump or a jump of the curvature, (k,).
 
     `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
-    the left of them. With `leaps`, only singular points count, and no ends of domains, where differences take one side.
+    the left of them. With `leaps`, only singular points count, and no ends of domains, where differences are one-sided.
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
@@ -101,11 +101,11 @@ def _passed(
 
 
 def _between(here: Array, right: Array | None, left: Array | None, *, ends: bool) -> bool:
-    """Whether the distance from something does not grow on one side by what it shrinks by on the other.
+    """Whether the distance from a declared point fails to grow on one side by what it shrinks by on the other.
 
-    One that is curved differs by less than a part in 64 on the finest steps. Behind the end of the domain there are
-    none (None), and where there are more or fewer of them, as of samples inside of an image, something has come in or
-    gone.
+    A curved distance differs by less than a part in 64 on the finest steps. Outside of the domain there are no
+    distances (None). Where their number changes, as for samples inside of an image, a declared point has entered or
+    left.
     """
     if right is None or left is None or not right.shape == here.shape == left.shape:
         return ends

@@ -1,7 +1,7 @@
-"""A shrunk example moved off its kinks, declared or not, so that its derivative can be decided once it is corrected.
+"""Moves a shrunk example off its kinks, declared or not, so that its derivative can be decided once it is corrected.
 
-Hypothesis shrinks to the simplest literals, which are zeros and ties, and so into the kinks of operations. What is
-wrong there, and beside them, too, is shown beside them.
+Hypothesis shrinks to the simplest literals, zeros and ties, and so into the kinks of operations. An error that is also
+there beside the kinks is shown beside them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from gradcheck.result import Kind, Verdict
 
 STEPS = (1.0, -1.0, 0.5, -0.5, 0.25, -0.25)
 MOST = 32
-"""So many other inputs are tried; each costs a check."""
+"""The most other inputs that are tried; each costs a check."""
 
 
 def moved(found: GraphFinding, node_trial: NodeTrials, defects: Sequence[Defect] | None = None) -> GraphFinding:
-    """The finding at inputs that differ in as few elements as possible, where nothing of it is left undecided.
+    """The finding at inputs that differ in as few elements as possible, with no or fewer elements left undecided.
 
-    It has the same signature and is no example of the known `defects`; itself where there are no such inputs nearby.
+    It has the same signature and matches none of the known `defects`; `found` itself if there are no such inputs
+    nearby.
     """
     best, left = found, undecided(found)
     if not left:
         return found
     for step, (place, index) in islice(product(STEPS, _elements(found)), MOST):
         graph = _stepped(best.graph, place, index, step, found.taken.number_type)
-        with contextlib.suppress(Exception):  # what cannot be run at other inputs is shown at these
+        with contextlib.suppress(Exception):  # an example that cannot be run at other inputs is kept at these
             other = _same_at(graph, found, node_trial)
             if other and undecided(other) < left and match(other, defects=defects) is None:
                 best, left = other, undecided(other)
@@ -51,7 +52,7 @@ def moved(found: GraphFinding, node_trial: NodeTrials, defects: Sequence[Defect]
 
 
 def _same_at(graph: Graph, found: GraphFinding, node_trial: NodeTrials) -> GraphFinding | None:
-    """What is wrong at other inputs; None where that has another signature, or they are outside of a domain."""
+    """The finding at other inputs; None if its signature differs, or if they are outside of a domain."""
     if not _in_domains(graph):
         return None
     monitor.current().before(lambda: graph)
@@ -63,9 +64,9 @@ def _same_at(graph: Graph, found: GraphFinding, node_trial: NodeTrials) -> Graph
 
 
 def undecided(found: GraphFinding) -> int:
-    """How many elements of its nodes are at a kink, and how many of its derivative's are inconclusive.
+    """The number of its nodes' elements at a kink, plus that of inconclusive elements of its derivative.
 
-    What is wrong at a kink alone, outside the one-sided slopes, is decided there.
+    Kinks do not count for a value outside the one-sided slopes, which is decided at the kink.
     """
     inconclusive = sum(element.verdict == Verdict.INCONCLUSIVE for element in found.elements)
     if found.kind is Kind.SUBDIFFERENTIAL:
@@ -74,7 +75,7 @@ def undecided(found: GraphFinding) -> int:
 
 
 def _elements(found: GraphFinding) -> list[tuple[int, int]]:
-    """The inputs' elements, as (input, index): first those whose derivative is inconclusive, and zeros."""
+    """The inputs' elements, as (input, index): those with an inconclusive derivative first, then zeros."""
     unclear = {element.coordinate for element in found.elements if element.verdict == Verdict.INCONCLUSIVE}
     ranked, start = [], 0
     for place, given in enumerate(found.graph.inputs):
@@ -87,7 +88,7 @@ def _elements(found: GraphFinding) -> list[tuple[int, int]]:
 
 
 def _stepped(graph: Graph, place: int, index: int, step: float, number_type: str | None) -> Graph:
-    """The graph with one element of an input moved, held by a number type."""
+    """The graph with one element of an input moved, rounded to a number type."""
     array = graph.inputs[place].array()
     array.flat[index] += step
     if number_type is not None:

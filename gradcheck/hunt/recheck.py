@@ -1,4 +1,4 @@
-"""Derivatives of findings and known defects, taken again: whether they are still wrong on the installed TensorFlow."""
+"""Takes the derivatives of findings and known defects again: are they still wrong on the installed TensorFlow?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAME = 1e-9
 
 
 def problem_of(example: Example) -> GraphProblem:
-    """The problem whose derivative an example is. Raises what an operation raises."""
+    """The problem whose derivative an example is. Exceptions of operations propagate."""
     direction = coordinates_of(example.direction) if example.order == 2 else None
     return GraphProblem.evaluated(
         example.graph, to_coordinates(example.cotangent.array()), direction, mode=example.taken
@@ -38,10 +38,10 @@ def problem_of(example: Example) -> GraphProblem:
 
 
 def derivative(example: Example) -> list[Array | None]:
-    """TensorFlow's derivative for each input; None where it gives None.
+    """TensorFlow's derivative for each input; None where TensorFlow returns None.
 
-    Raises DerivativeRaisedError where it throws, ModeUnavailableError where the mode has none, WrongShapeError where a
-    derivative has another shape or dtype than its input.
+    Raises DerivativeRaisedError where TensorFlow raises, ModeUnavailableError where the mode has no derivative,
+    WrongShapeError where a derivative has another shape or dtype than its input.
     """
     problem, one, first = problem_of(example), np.ones(1), example.order == 1
     rows = problem.gradients(one[None, :]) if first else problem.products(one, problem.direction[None, :])
@@ -51,9 +51,9 @@ def derivative(example: Example) -> list[Array | None]:
 
 
 def differences(example: Example, *, step: float = STEP) -> list[Array]:
-    """The same from the values of the references alone, without a bound: difference quotients at two steps, combined.
+    """The derivative from values of the references alone, by Richardson extrapolation of two steps, without a bound.
 
-    The error of the quotient at half the step is a quarter, so that (4 half - whole) / 3 is left with the next order's.
+    The error of the quotient at half the step is a quarter, so that (4 half - whole) / 3 cancels the leading term.
     """
     problem = problem_of(example)
 
@@ -92,7 +92,7 @@ def close(one: DerivativeValues, other: DerivativeValues, rtol: float) -> bool:
 
 @dataclass(frozen=True)
 class Recheck:
-    """What became of it, and in a few words what was seen; `changed`: it is wrong, but not as it was."""
+    """The state, and in a few words what was seen; `changed`: the derivative is wrong in another way than recorded."""
 
     state: State
     message: str
@@ -103,7 +103,7 @@ T = TypeVar("T")
 
 
 def guarded(recheck: Callable[[T], Recheck]) -> Callable[[T], Recheck]:
-    """The same function, which cannot tell where it raised."""
+    """Turns an exception of `recheck` into State.CANNOT_TELL."""
 
     @wraps(recheck)
     def seen(subject: T) -> Recheck:
@@ -118,7 +118,7 @@ def guarded(recheck: Callable[[T], Recheck]) -> Callable[[T], Recheck]:
 
 @guarded
 def of_report(found: GraphFinding) -> Recheck:
-    """Compare the derivative that a report is about with finite differences again; nothing is raised."""
+    """Compares a report's derivative with finite differences again; nothing is raised."""
     return _compared(found.example, found.signature.kind)
 
 
@@ -129,9 +129,9 @@ def of_known(record: Known) -> Recheck:
 
 @guarded
 def of_defect(defect: Defect) -> Recheck:
-    """Compare TensorFlow's derivative with what a known defect calls wrong and right; nothing is raised.
+    """Compares TensorFlow's derivative with what a known defect calls wrong and right; nothing is raised.
 
-    Where it is neither, finite differences decide.
+    If it is neither, finite differences decide.
     """
     example = example_of(defect)
     output_of(example)
@@ -148,7 +148,7 @@ def of_defect(defect: Defect) -> Recheck:
 
 @guarded
 def of_tape_defect(record: TapeDefect) -> Recheck:
-    """Run a program of tapes, and compare what it comes to with what is recorded and documented; nothing is raised."""
+    """Runs a program of tapes, and compares its outcome with the recorded and the documented one; nothing is raised."""
     observed = interpreter.run(record.program)
     if _came_to(record.documented, observed, record.derivative):
         return Recheck(State.FIXED, "gives what is documented")
@@ -185,7 +185,7 @@ def output_of(example: Example) -> Array:
     """A graph's output, once the cotangent and the direction fit it.
 
     Raises AdmissionError for a graph that could not have been drawn, or a cotangent or a direction of other shapes than
-    the graph's, and what its operations raise.
+    the graph's. Exceptions of its operations propagate.
     """
     output = admit(example.graph)[-1]
     if example.cotangent.shape != output.shape:

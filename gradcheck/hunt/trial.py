@@ -27,18 +27,18 @@ from gradcheck.verdict.tables import EXCLUSION, Comparison
 
 Array = np.ndarray[Any, Any]
 VALUES = 1e-4
-"""Values of a function that differ by more are those of another function, and no matter of its derivative."""
+"""Relative tolerance of values; values that differ by more belong to another function, whatever its derivative."""
 
 ROUNDINGS = 32.0
-"""In less than float64, values that differ by more roundings than so many."""
+"""Least relative tolerance of values in roundings of the mode's number type, which counts below float64."""
 
 KEPT = (Kind.RAISES, Kind.SHAPE)
-"""Kinds that are kept: they are more than a disagreement of modes."""
+"""Kinds that are kept, since they are more than a disagreement of modes."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out of checking a graph's derivatives, and what they were checked with: the `problem`, mode included.
+    """The result of checking a graph's derivatives, and the `problem` (mode included) that was checked.
 
     `tables` has, for each order, the comparisons that its result sums up (none where nothing was compared).
     """
@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def error_ratio(self) -> float:
-        """The largest error over what is allowed, for a search that aims at it; 0 where nothing was compared."""
+        """The largest error over what is allowed, as a search target; 0 where nothing was compared."""
         compared = (table for tables in self.tables.values() for table in tables)
         return max((float(np.max(table.excess(), initial=0.0)) for table in compared), default=0.0)
 
@@ -62,10 +62,10 @@ def run(
     vector: Array | None = None,
     mode: Mode = PLAIN,
 ) -> Trial:
-    """Check a graph's derivatives at its literal inputs, as taken in a mode.
+    """Checks a graph's derivatives at its literal inputs, as taken in a mode.
 
     No node at a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
-    (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
+    (order 2). One node: the subgradient test, output by output, and no second order. More, or a singular point: a
     convention, not checked. The coordinates `weights` and `vector` replace the random cotangent and direction.
 
     In another mode than the plain one, one order is checked: it agrees where it equals the plain derivative; else the
@@ -91,7 +91,7 @@ def culprit(
     *,
     weights: Array | None = None,
 ) -> int | None:
-    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is.
+    """The position of the first node whose own derivative is wrong by a `check`; None if only the whole graph's is.
 
     `weights` are those of the graph's own trial.
     """
@@ -103,7 +103,7 @@ def culprit(
 
 
 def tells_wrong(graph: Graph, order: int, part: Trial, places: Sequence[int], weights: Array | None) -> bool:
-    """Whether a part of a graph, whose first nodes stand at some places of it, is wrong, and that tells of the graph.
+    """Whether a part of a graph, whose first nodes have the positions `places` there, is wrong as the graph is.
 
     `weights` are those of the graph's own trial.
     """
@@ -175,7 +175,7 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
 
 
 def _refuse_other_values(problem: GraphProblem) -> None:
-    """Raises ModeUnavailableError where the function itself has other values in the mode, as random numbers have."""
+    """Raises ModeUnavailableError if the function's own values differ in the mode, as those of random numbers do."""
     with traced_anew():
         (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
     near = max(VALUES, ROUNDINGS * problem.precision)

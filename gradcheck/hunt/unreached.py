@@ -1,8 +1,8 @@
 """The lines of TensorFlow's gradients that are not expected to run, and why.
 
-Those that raise an exception, those for programs of before some day, those of the table beside this file (of the lines
-of TensorFlow 2.21, by their text), and what stands behind them in the same block. A branch is not expected to be taken
-where it leads to such a line, or where the table names its condition.
+They are the lines that raise an exception, forward-compatibility branches, the lines of the table beside this file (by
+their text in TensorFlow 2.21), and what follows them in the same block. A branch is not expected to be taken if it
+leads to such a line, or if the table names its condition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, syntax_of
 RAISES = "an exception is raised"
 DEAD = "for programs of before a day that has passed"
 WHOLE = "*"
-"""In the table, all lines of a function."""
+"""Stands for all lines of a function, in the table."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def unreached() -> tuple[Unreached, ...]:
 
 @cache
 def reasons(code: FunctionCode) -> Mapping[int, str]:
-    """Why lines of a function are not expected to run, or, of those that run, one of their branches is not."""
+    """The reasons why lines of a function are not expected to run, or, for lines that do, one of their branches."""
     syntax = syntax_of(code)
     rows = {row.text: row.why for row in unreached() if row.function == code.full_name}
     texts = {line: code.text(line) for line in range(code.first, code.last + 1)}
@@ -63,7 +63,7 @@ def reasons(code: FunctionCode) -> Mapping[int, str]:
 
 
 def _behind(block: list[ast.stmt], found: Mapping[int, str]) -> dict[int, str]:
-    """The lines from the first statement of a block that does not run, to its end, with the reason of that."""
+    """The lines from a block's first statement that does not run to its end, with the reason."""
     for one in block:
         if one.lineno in found and not _branches(one):
             lines = range(one.lineno, (block[-1].end_lineno or one.lineno) + 1)
@@ -76,7 +76,7 @@ def _branches(node: ast.AST) -> TypeGuard[ast.If | ast.For | ast.While]:
 
 
 def _blocks(syntax: ast.AST) -> Iterator[list[ast.stmt]]:
-    """All lists of statements that run one after the other."""
+    """All lists of statements that run one after another."""
     for node in ast.walk(syntax):
         for field in ("body", "orelse", "finalbody"):
             block = getattr(node, field, None)

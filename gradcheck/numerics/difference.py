@@ -13,16 +13,16 @@ from gradcheck.numerics.tableau import choose, orderly, vanishing
 from gradcheck.typing import Array
 
 RELATIVE = 0.1
-"""A bound of this part of the value is conclusive,"""
+"""A bound of at most this share of the value is conclusive."""
 
 ABSOLUTE = 1e-6
-"""and so is one of this part of max |f| / radius**order, for derivatives near zero."""
+"""For derivatives near zero, a bound of at most this share of max |f| / radius**order is conclusive, too."""
 
 TIGHT = 2.0**13
-"""A bound of so many roundings of f and of x f', over the radius, is as good as more values would make it."""
+"""A bound of at most this many roundings of f and of x f', over the radius, is one that more values cannot improve."""
 
 INSIDE = 4.0
-"""Noise samples lie well inside the radius if they reach to its fourth part."""
+"""Noise samples lie well inside the radius if this many times their span fits into it."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Estimate:
     """A derivative along each of k lines, of each of m outputs; all arrays have the shape (k, m).
 
     `value` is the derivative with respect to t, `bound` its error bound, `radius` the widest step that the value
-    rests on. `little` is 1e-6 of the largest |f| within the radius, over the radius: next to zero beside what the
-    function does there. `conclusive`: the bound is at most a tenth of the value, or at most `little`. Where nothing
-    could be said the value is NaN, the bound infinite, and the radius and `little` are 0.
+    rests on. `little` is 1e-6 of the largest |f| within the radius, over the radius: a negligible derivative for a
+    function of this size. `conclusive`: the bound is at most a tenth of the value, or at most `little`. Where there is
+    no estimate, the value is NaN, the bound infinite, and the radius and `little` are 0.
     """
 
     value: Array
@@ -46,14 +46,14 @@ class Estimate:
         return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def replaced(self, places: Array, other: Estimate) -> Estimate:
-        """The estimate with the lines of another one at some places."""
+        """The estimate with some of its lines replaced by those of another one."""
         arrays = [np.array(getattr(self, field.name)) for field in fields(self)]
         for array, field in zip(arrays, fields(self), strict=True):
             array[places] = getattr(other, field.name)
         return Estimate(*arrays)
 
     def better(self, other: Estimate) -> Estimate:
-        """Of two estimates, entry by entry, the one that is conclusive, else that with the smaller bound."""
+        """Entry by entry, the estimate that is conclusive; if both or neither are, that with the smaller bound."""
         alike = self.conclusive == other.conclusive
         return self.where(np.where(alike, other.bound < self.bound, other.conclusive), other)
 
@@ -70,9 +70,10 @@ class Estimate:
 def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estimate:
     """The first derivative along every line.
 
-    Central differences over a geometric row of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation of
-    F'(x) and F'(x) F''(x)"). The bound adds truncation, from successive columns, rounding, from `rounding_of`, and the
-    jump between the one-sided slopes, where f(x) shows one. `rounding` is that of the sample, if it is known already.
+    Central differences over a geometric sequence of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation
+    of F'(x) and F'(x) F''(x)"). The bound adds truncation, from successive columns, rounding, from `rounding_of`, and
+    the jump between the one-sided slopes, where f(x) shows one. `rounding` is that of the sample, if it is known
+    already.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample
@@ -90,9 +91,9 @@ def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estima
 
 
 def crude_difference(sample: Sample) -> tuple[Array, Array]:
-    """The first derivative along every line, and about how far off that is; (k, m) each, of few operations an entry.
+    """A cheap first derivative along every line, and its approximate error; (k, m) each.
 
-    Of the differences that are extrapolated once, the one that the next ones to both sides are nearest to.
+    Of the differences that are extrapolated once, it is the one that is nearest to both of its neighbours.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample
@@ -121,11 +122,11 @@ def _estimate(
     *,
     order: int = 1,
 ) -> Estimate:
-    """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
+    """The best entry of the tableau over a column of differences, with `jump` (k, m) or else noise added to its bound.
 
-    Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its
-    inner values lose in stairs too wide for the finest differences. So do the `lost` digits, whatever the radius. Where
-    that is not conclusive, the `sizes` of the differences, to either side, may show that they vanish.
+    Where a function is smooth up to the radius, noise samples well inside show nothing but noise: digits that its inner
+    values lose in stairs too wide for the finest differences. The `lost` digits count whatever the radius. Where that
+    is not conclusive, the `sizes` of the differences on either side may show that the derivative vanishes.
     """
     value, bound, widest, finest_step = choose(column, errors, rounding.resolved, stencil)
     valid = np.isfinite(bound)
@@ -152,7 +153,7 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     """Half the jump between the slopes on both sides, 0 where rounding explains it, shape (k, m).
 
     For a smooth function (f(x + h) + f(x - h) - 2 f(x)) / (2 h) is an odd series in h; extrapolated twice, it vanishes
-    like h**5. At a kink it does not, so that the smallest of the finest ones counts.
+    like h**5. At a kink it does not; the smallest of the finest values counts.
     """
     halves = rounding.seconds / (2 * rounding.steps)
     errors = (rounding.values + rounding.centre) / rounding.steps
@@ -177,10 +178,9 @@ def tight(estimate: Estimate, sample: Sample) -> Estimate:
 
 
 def orderly_part(sample: Sample, rounding: Rounding) -> Array:
-    """By how much smaller than the row's the widest step is up to which every output is orderly, shape (k,); 0: none.
+    """The widest step up to which every output is orderly, as a share of the largest step, (k,); 0 if there is none.
 
-    At steps that are orderly the differences change as those of a series in the square of the step do. `rounding` is
-    that of the sample.
+    At orderly steps, the differences change like a series in the square of the step. `rounding` is that of the sample.
     """
     with np.errstate(all="ignore"):
         errors = rounding.values / rounding.steps
@@ -191,9 +191,9 @@ def orderly_part(sample: Sample, rounding: Rounding) -> Array:
 def second_difference(sample: Sample, first: Estimate | None = None, rounding: Rounding | None = None) -> Estimate:
     """The second derivative along every line, from second differences of the values in `sample`.
 
-    Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that
-    has none, nothing can be said. Conclusive as for the first derivative, with the square of the radius. `rounding` is
-    that of the sample; both are computed where they are not known already.
+    Only steps inside the radius that `first` (the first difference of the same sample) validated are used; without a
+    radius there is no estimate. Conclusive as for the first derivative, with the square of the radius. `rounding` is
+    that of the sample; both are computed if they are not given.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample

@@ -27,7 +27,7 @@ Limit = tuple[Array, Array]
 
 
 class Smoothness(IntEnum):
-    """What a function looks like along a line through the point, down to the finest step of the row."""
+    """How smooth a function is along a line through the point, down to the finest step of the stencil."""
 
     SMOOTH = 0
     CURVATURE_JUMP = 1
@@ -38,7 +38,7 @@ class Smoothness(IntEnum):
 
 
 ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
-"""Where there is no derivative."""
+"""The kinds of points without a derivative."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class OneSided:
     """One-sided derivatives on k lines of m outputs: every array has shape (k, m).
 
     `left` and `right` are derivatives with respect to t, each true within its bound; where the kind is UNKNOWN, the
-    row may alias, and the bounds promise nothing. They leave the function's value at the point out, so that at a jump
-    they are the slopes of the two branches. An infinite slope is ±inf with bound 0, a side outside the domain NaN with
-    bound inf. `kind` holds `Smoothness` as integers.
+    steps may alias, and the bounds promise nothing. They do not use the function's value at the point, so that at a
+    jump they are the slopes of the two branches. An infinite slope is ±inf with bound 0, a side outside the domain NaN
+    with bound inf. `kind` holds `Smoothness` as integers.
     """
 
     left: Array
@@ -62,7 +62,7 @@ class OneSided:
         return OneSided(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def jumps_like(self, other: OneSided) -> Array:
-        """Where both are of one kind, and the derivative jumps by the same, within the bounds, (k, m)."""
+        """Where both have the same kind, and the same jump of the derivative within the bounds, (k, m)."""
         bounds = self.left_bound + self.right_bound + other.left_bound + other.right_bound
         with np.errstate(invalid="ignore"):
             apart = np.abs((self.right - self.left) - (other.right - other.left)) > bounds
@@ -70,7 +70,7 @@ class OneSided:
 
     @property
     def middle(self) -> Array:
-        """Half-way between the one-sided derivatives."""
+        """The midpoint of the one-sided derivatives."""
         return np.asarray((self.left + self.right) / 2)
 
     @property
@@ -80,7 +80,7 @@ class OneSided:
 
     @property
     def uncertain(self) -> Array:
-        """The larger bound of the sides inside of the domain."""
+        """The larger bound of those sides that lie inside the domain."""
         sides = (self.left, self.left_bound), (self.right, self.right_bound)
         return np.asarray(np.maximum(*(np.where(np.isnan(slope), 0.0, bound) for slope, bound in sides)))
 
@@ -89,11 +89,10 @@ def classify(sample: Sample) -> OneSided:
     """Classify every line and output of a sample from its one-sided sequences.
 
     SINGULAR: the point or a side next to it is outside the domain, or the slopes grow without limit. JUMP: the values
-    of a side tend to something else than the value at the point. KINK: the slopes differ. CURVATURE_JUMP: the slopes
-    agree, the second derivatives differ or grow without limit. SMOOTH: nothing of this, and a kink of 1e-3 of the
-    slope (or of 1e-6 of the function's change over the row per step) would have been seen. UNKNOWN: noise, or a
-    feature about as small as the finest step, leaves more than one possibility. Features far below the finest step
-    cannot be seen.
+    of a side tend to another limit than the value at the point. KINK: the slopes differ. CURVATURE_JUMP: the slopes
+    agree, the second derivatives differ or grow without limit. SMOOTH: none of these, and a kink of 1e-3 of the slope
+    (or of 1e-6 of the largest |f| over the largest step) would have been seen. UNKNOWN: noise, or a feature about as
+    small as the finest step, leaves more than one possibility. Features far below the finest step cannot be seen.
     """
     with np.errstate(all="ignore"):
         seen = _both_sides(sample)
@@ -104,7 +103,7 @@ def classify(sample: Sample) -> OneSided:
         curvature, curvature_bound = seen.curvature
         middles = (seen.shift[:-1] + seen.shift[1:]) / 2
         straight = seen.slopes - curvature * middles, seen.slope_rounding + curvature_bound * np.abs(middles)
-        # What bends more than it kinks shows a small kink only once the bend is taken away.
+        # Beside a larger curvature, a small kink shows only once the curvature is subtracted.
         lasting_kink = _lasting(seen.slopes, seen.slope_rounding, kink) | _lasting(*straight, kink)
         jump = curvature[1] - curvature[0]
         curved = np.abs(jump) > CERTAIN * (curvature_bound[1] + curvature_bound[0])
@@ -126,7 +125,7 @@ def classify(sample: Sample) -> OneSided:
 
 @dataclass(frozen=True)
 class _Sides:
-    """A function seen from the left and from the right of the point, its own value there left out but for `gap`.
+    """A function on the left and on the right of the point; its value at the point only enters `rises` and `gap`.
 
     Arrays end in (2, k, m), the left side first; derivatives are with respect to t. `shift` are the steps, the coarsest
     first, `rises` f(t) - f(0), `slopes` the secants between neighbouring steps, `seconds` the second differences
@@ -147,7 +146,7 @@ class _Sides:
 
 
 def _both_sides(sample: Sample) -> _Sides:
-    """The rounding assumed is the mixed error f^(x) = (1 + d1) f(x (1 + d2)), |d1|, |d2| <= 4 eps."""
+    """Both sides of a sample; rounding is assumed to be f^(x) = (1 + d1) f(x (1 + d2)), with |d1|, |d2| <= 4 eps."""
     ratio, centre = sample.stencil.ratio, sample.values[:, 0]
     rows = np.moveaxis(np.stack([sample.left, sample.right]), 2, 0)
     shift = (sample.stencil.steps[:, None, None] * np.stack([-sample.step, sample.step]))[..., None]
@@ -180,8 +179,8 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
     `rows` (count, ...) are its members for steps that fall by `ratio`, coarsest first, and `rounding` their rounding
     errors, which grow like step**-order. The bound of an entry of the tableau is the largest change from its column
     to the one before, over this entry and all finer ones, each scaled to the step of the entry, so that noise of
-    unknown size shows in the finer rows. An entry counts only if all finer rows are compatible with it (Ridders 1982,
-    made one-sided).
+    unknown size shows in the finer entries. An entry counts only if all finer ones are compatible with it (Ridders
+    1982, made one-sided).
     """
     count = len(rows)
     column = np.array(rows)
@@ -209,7 +208,7 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
 
 
 def _agreed(rows: Array, error: Array) -> tuple[Array, Array]:
-    """For every row, the interval that this row and all finer ones agree on."""
+    """For every entry, the interval that it and all finer ones agree on."""
     low = np.maximum.accumulate((rows - error)[::-1])[::-1]
     high = np.minimum.accumulate((rows + error)[::-1])[::-1]
     return low, high
@@ -218,9 +217,10 @@ def _agreed(rows: Array, error: Array) -> tuple[Array, Array]:
 def _slopes(seen: _Sides, ratio: float) -> tuple[Array, Array, Array, Array, Array]:
     """Each side's slope with its bound, and whether it is endless, unsettled, or has a cusp; all (2, k, m).
 
-    Unsettled: the finest slopes run one way, above their rounding, in steps that do not get smaller. They are endless
-    where they grow in size; where they fall, a feature is finer than the row. At a cusp, as that of |t|**1.5, the slope
-    has a limit but its own slope has none. An endless slope is infinite, one outside the domain NaN.
+    Unsettled: the finest slopes change in one direction, above their rounding, in steps that do not get smaller. They
+    are endless where they grow in size; where they fall, a feature is finer than the stencil. At a cusp, as that of
+    |t|**1.5, the slope has a limit but its own slope has none. An endless slope is infinite, one outside the domain
+    NaN.
     """
     slopes, rounding = seen.slopes, seen.slope_rounding
     steps = np.diff(slopes, axis=0)
@@ -229,7 +229,7 @@ def _slopes(seen: _Sides, ratio: float) -> tuple[Array, Array, Array, Array, Arr
     one_way = clear.all(axis=0) & (np.abs(np.sign(last).sum(axis=0)) == LAST)
     unsettled = one_way & (sizes[1:] >= STEADY * sizes[:-1]).all(axis=0)
     endless = unsettled & (np.diff(np.abs(slopes[-LAST - 1 :]), axis=0) > 0).all(axis=0)
-    # With a bounded second derivative these steps fall like the row itself; with a root they fall slower.
+    # With a bounded second derivative these changes fall like the steps; with a root they fall more slowly.
     rate = sizes[1:] / sizes[:-1]
     steady = (rate > ratio**-0.8) & (rate < STEADY) & (np.abs(rate / rate[-1] - 1.0) < 0.1)
     cusp = one_way & steady.all(axis=0)
@@ -245,8 +245,8 @@ def _slopes(seen: _Sides, ratio: float) -> tuple[Array, Array, Array, Array, Arr
 def _gap(sample: Sample, seen: _Sides) -> tuple[Array, Array]:
     """Where the value at the point is certainly not a side's limit, and where that is uncertain, (k, m).
 
-    A certain gap is isolated: up to 2,000 times the finest step, no other change of half its size beside the slope.
-    Next to an edge of a staircase (a function that loses digits), more such edges follow.
+    A certain gap is isolated: up to 2,000 times the finest step, there is no other change of half its size besides the
+    slope. Next to an edge of a staircase (a function that loses digits), more such edges follow.
     """
     (gap, bound), steps = seen.gap, sample.stencil.steps
     size, near = np.abs(gap), steps <= 2000.0 * steps[-1]
@@ -260,7 +260,7 @@ def _gap(sample: Sample, seen: _Sides) -> tuple[Array, Array]:
 
 
 def _one_sided_noise(sample: Sample) -> Array:
-    """The noise of the values, (k, m): second and third differences over the noise samples, either side apart.
+    """The noise of the values, (k, m): second and third differences over the noise samples, on each side separately.
 
     Differences of order p of noise of deviation s have the mean square s**2 (2p choose p) (Moré and Wild 2011).
     """
@@ -274,9 +274,9 @@ def _one_sided_noise(sample: Sample) -> Array:
 
 
 def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
-    """Whether the two sides differ by `jump` within a quarter on the three finest rows that are clear of rounding.
+    """Whether the two sides differ by `jump` within a quarter at the three finest steps that are clear of rounding.
 
-    Between sides that only meet below the finest clear row (a rounded corner, noise in steps), the difference changes.
+    If the sides only meet below the finest clear step (a rounded corner, noise in steps), the difference changes.
     """
     clear = rounding[:, 1] + rounding[:, 0] <= 0.1 * np.abs(jump)
     finest = clear & (np.cumsum(clear[::-1], axis=0)[::-1] <= 3)
@@ -285,7 +285,7 @@ def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
 
 
 def _joined(seen: _Sides, kink: Array) -> Array:
-    """Whether both sides meet in the point itself, and not where a kink lies between the two finest steps."""
+    """Whether both sides meet at the point itself, rather than at a kink between the two finest steps."""
     clear = seen.slope_rounding[:, 1] + seen.slope_rounding[:, 0] <= 0.1 * np.abs(kink)
     finest = np.where(clear, seen.shift[1:, 1], np.inf).min(axis=0)
     return np.asarray(seen.gap[1].max(axis=0) <= 0.5 * np.abs(kink) * finest)
@@ -306,17 +306,17 @@ def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | floa
     """Whether an autodiff derivative with respect to t lies between the one-sided slopes, per entry, shape (k, m).
 
     The interval is widened by `slack`. A side outside the domain is left out of it; where both are, nothing is allowed.
-    Where a bound is inf, everything finite is. At an UNKNOWN point this means nothing.
+    Where a bound is inf, every finite value is allowed. At an UNKNOWN point the answer means nothing.
     """
     low, high = interval(one_sided)
     return np.asarray((low - slack <= autodiff) & (autodiff <= high + slack))
 
 
 def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
-    """Withdraw kinks, jumps and singularities that a finer row on the same lines shows to be smooth.
+    """Withdraw kinks, jumps and singularities that a finer stencil on the same lines shows to be smooth.
 
-    `tanh(1e10 * x)` at 0 has a jump for every row that ends far above 1e-10; a row that starts 2**20 times finer (the
-    argument `step` of `sample`) does not. An entry is replaced where the finer one is SMOOTH and would see the kink.
+    `tanh(1e10 * x)` at 0 has a jump for every stencil that ends far above 1e-10; one that starts 2**20 times finer (the
+    argument `step` of `sample`) shows none. An entry is replaced where the finer one is SMOOTH and would see the kink.
     """
     with np.errstate(invalid="ignore"):
         kink = np.abs(coarse.right - coarse.left)
@@ -327,7 +327,7 @@ def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
 
 
 def constant(sample: Sample) -> Array:
-    """Whether an output has the same value on the whole row of steps, shape (k, m) bool; NaN is never constant."""
+    """Whether an output has the same value at all steps, shape (k, m) bool; NaN is never constant."""
     return np.asarray((sample.row == sample.row[:, :1]).all(axis=1))
 
 
@@ -336,18 +336,18 @@ WIDEST = 24
 ODD_SPANS = np.array([1.0, 1.37, 1.83, 2.41, 3.19])
 
 ASIDE = 2.0**-10
-"""Moved aside by this part of the flat piece around the point, a staircase stays on most of its stairs."""
+"""Shifted by this share of the flat piece around the point, a staircase stays on most of its stairs."""
 
 
 def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: float) -> tuple[float, float] | None:
     """Widen x ± t * direction from t = `start` until f has changed on both sides, and take the slope over wider spans.
 
     `f` maps points (p, n) to values (p,). A function that loses digits or rounds changes in steps; once the span holds
-    several steps, its slope is that of the function meant. Returns the median over five spans without a common divisor,
-    and their largest deviation, at least one step over the span. Returns None where f is still constant on a side after
-    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or has no stairs there (nor is one that
-    slopes on both sides, such as a soft threshold), or is not finite there; close to the edge of its domain fewer steps
-    have to do.
+    several steps, its slope is that of the underlying function. Returns the median over five spans without a common
+    divisor, and their largest deviation, at least one step over the span. Returns None where f is still constant on a
+    side after 24 widenings by 4 (a flat piece, such as relu left of 0), where it has no stairs (such as a soft
+    threshold, which slopes on both sides), or where it is not finite; close to the edge of its domain fewer steps have
+    to suffice.
     """
 
     def both_ways(spans: Array) -> Array:

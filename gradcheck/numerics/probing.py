@@ -1,4 +1,4 @@
-"""Random probes that lose no single entry of a Jacobian, and the search for an entry that they show to be wrong."""
+"""Random probes that miss no single wrong entry of a Jacobian, and the search for the entry that is wrong."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gradcheck.typing import Array
 
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4
-"""A first look at first derivatives, and second derivatives, are taken along all axes, of all outputs, up to these
-numbers. Of thousands of inputs in float64 such a first look takes any outputs together."""
+"""Up to these numbers, the screening of first derivatives, and second derivatives, take all axes and all outputs. For
+thousands of inputs in float64, the screening takes any number of outputs together."""
 
 PAIR = 8
-"""For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).
+"""Number of probes for each random cotangent w, which comes with a random direction v of its own (or all axes).
 
-That is what a first look at first derivatives takes, which compares w . J v where both sides are more than a few, and
-all that second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong
-by e is wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most
-r with a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2
-and the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
-happens once in 1e8 times. More pairs would add little but their cost.
+Such pairs are what the screening of first derivatives takes, which compares w . J v where inputs and outputs are more
+than a few, and all that second derivatives take, for the whole column H_w v of every output's Hessian at once. An error
+e of an entry is there an error of e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel
+leave at most r with a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of
+at most 4 ln 2 and the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and
+better, that happens once in 1e8 times. More pairs would add little but their cost.
 """
 
 
@@ -57,8 +57,8 @@ def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Arra
 def directions_at(rng: np.random.Generator, count: int, x: Array) -> Array:
     """The `probe_directions` (count, n) times the `magnitudes` of x (n,).
 
-    A coordinate that is far smaller than the typical one moves farther, by as much as it does alone: its derivative
-    would not show beside the others.
+    A coordinate that is far smaller than the typical one moves as far as it does alone; otherwise its derivative would
+    not show beside the others.
     """
     drawn, usual = _signed(rng, (count, x.size)), typical_magnitude(x)
     for part in slices(x.size, MANY):
@@ -67,7 +67,7 @@ def directions_at(rng: np.random.Generator, count: int, x: Array) -> Array:
 
 
 def _signed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Random signs times magnitudes in [1/2, 1]; in parts: to touch new memory takes longer than to draw numbers."""
+    """Random signs times magnitudes in [1/2, 1]; drawn in parts, since touching new memory is slower than drawing."""
     drawn = np.empty(shape)
     parts = [drawn.reshape(-1)[part] for part in slices(drawn.size, MANY)]
     for part in parts:
@@ -103,7 +103,7 @@ Difference = Callable[[Array], tuple[Array, Array]]
 Pullback = Callable[[Array], Array]
 
 ATTEMPTS = 4
-"""So many times the bisection is begun with other halves."""
+"""Number of times that the bisection is started with other halves."""
 
 CERTAIN = 10.0
 ROUNDING = 8.0 * float(np.finfo(np.float64).eps)

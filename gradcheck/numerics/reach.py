@@ -1,4 +1,4 @@
-"""How far from a point its differences stay orderly, for the row of steps that is taken again inside of that reach."""
+"""The reach within which differences around a point stay orderly, for a finer stencil inside of it."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from gradcheck.numerics.tableau import FINER, LEAST, orderly
 from gradcheck.typing import Array
 
 INTO = 0.7
-"""A closer row starts at this part of the narrowest step that is known to lie beyond the reach."""
+"""Largest step of a finer stencil, as a share of the narrowest step that is known to lie beyond the reach."""
 
 POOR = 2.0**20
-"""A bound of more than so many roundings of the value may gain from a closer row,"""
+"""A bound of more than this many roundings of the value may gain from a finer stencil."""
 
 WORTH = 30.0
-"""if it is so many times the rounding of the differences there."""
+"""A bound may gain from a finer stencil only if it is also over this many times the rounding of the differences."""
 
 GAIN = 0.1
-"""A closer row starts at no more than this part of the largest step: else it would show what is known."""
+"""A finer stencil's largest step is at most this share of the usual one; a wider one would show nothing new."""
 
 CLEAR = 0.1
-"""A second difference counts if it is this part of the largest one."""
+"""A second difference counts if it is at least this share of the largest one."""
 
 TURNS = 4
-"""Second differences with so many changes of sign belong to no single feature."""
+"""Second differences with at least this many changes of sign do not belong to a single feature."""
 
 AROUND = Stencil(ratio=4.0, count=1, noise_spacings=(2.0**-4, 2.0**-7, 2.0**-10), noise_points=33)
-"""Around the reach, up to this many times as far, stairs show as such: 101 evaluations on a line."""
+"""Samples that show stairs as such around the reach, up to FAR times as far: 101 evaluations on a line."""
 
 FAR = 512.0
 
 CERTAIN = 10.0
-"""What departs from a line by so many errors is a feature."""
+"""A departure from a line by more than this many errors is a feature."""
 
 REPEATED, ALIKE, STAIRS = 6, 0.05, 16.0
-"""So many rises, of steps that differ a thousandfold, that are alike to this part and so many stairs high show it."""
+"""REPEATED successive rises (over steps that differ a thousandfold) show a hidden transition if they are equal within
+the share ALIKE and at least STAIRS stairs high."""
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
-    """The largest step (k,) of a row inside the reach of the differences of a sample; NaN where that is of no use.
+    """The largest step (k,) of a stencil inside the reach of a sample's differences; NaN where that would not help.
 
-    Something ends the reach, a kink, a pole, an edge of the domain, a branch or a period: beyond it the central
-    differences are no series in h**2. Of the outputs whose `estimate` (k, m) may gain, the one with the widest reach
-    counts; the row that is taken for it shows where that of the others ends.
+    The reach ends at a kink, a pole, an edge of the domain, a branch or a period: beyond it the central differences are
+    no series in h**2. Of the outputs whose `estimate` (k, m) may gain, the one with the widest reach counts; the
+    stencil that is taken for it shows where the reach of the others ends.
     """
     stencil, nowhere = sample.stencil, np.full(len(sample.step), np.nan)
     sharp = estimate.conclusive & (estimate.bound <= POOR * sample.eps * np.abs(estimate.value))
@@ -72,7 +73,7 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
 def erratic(sample: Sample) -> Array:
     """The size of lost digits, steps and oscillations around the point, (k, m), 0 where the noise samples show none.
 
-    A row inside of them would show the slope of a single stair. Their second differences go up and down again and
+    A stencil inside of them would give the slope of a single stair. Their second differences change sign again and
     again; those at a kink do not, those at a jump once, those at a pole three times.
     """
     with np.errstate(all="ignore"):
@@ -88,11 +89,11 @@ def erratic(sample: Sample) -> Array:
 
 
 def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> Array:
-    """Whether a finer row shows a feature between the point and a sample's finest step, boolean (k, m).
+    """Whether a finer stencil shows a feature between the point and a sample's finest step, boolean (k, m).
 
-    At that step the `slope` (k, m), within its `bound`, says what the values are, but for the errors that the sample
-    shows; nearer to the point it does not. Such a feature is missing in the slope, and may be too small at the point
-    for the slopes of the finer row to show it: erf((2.6 - 1e9 t)**2) at 0.
+    At that step the `slope` (k, m), within its `bound`, predicts the values up to the errors that the sample shows;
+    nearer to the point it does not. The slope misses such a feature, which may be too small at the point for the slopes
+    of the finer stencil to show it, as in erf((2.6 - 1e9 t)**2) at 0.
     """
     stencil, finest = finer.stencil, sample.step[:, None] * sample.stencil.steps[-1]
     steps = finer.step[:, None] * np.concatenate([stencil.steps, stencil.offsets[1 + 2 * stencil.count :]])
@@ -111,11 +112,11 @@ def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> A
 
 
 def hidden_transition(finer: Sample) -> Array:
-    """Whether a finer row shows one and the same rise on steps far apart, and less at the point, boolean (k, m).
+    """Whether a finer stencil shows the same rise at steps far apart, and a smaller one at the point, boolean (k, m).
 
-    The function goes over from one value to another inside of these steps: its slope there is missing in those of the
-    usual row, for which the rise is noise if it is small beside the value: 1 + 1e-9 tanh(1e11 t + 0.7) at 0. Noise does
-    not repeat itself, but for the one or two stairs that a low precision leaves.
+    The function passes from one value to another inside of these steps. The slopes of the usual stencil miss that, and
+    take the rise for noise if it is small beside the value, as in 1 + 1e-9 tanh(1e11 t + 0.7) at 0. Noise does not
+    repeat itself, except for the one or two stairs that a low precision leaves.
     """
     rises = finer.right - finer.left
     with np.errstate(all="ignore"):
@@ -129,10 +130,10 @@ def hidden_transition(finer: Sample) -> Array:
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:
-    """The better one of two estimates, entry by entry; the closer one where they exclude one another.
+    """The better one of two estimates, entry by entry; the close one where they contradict each other.
 
-    A closer row has a small radius, beside which every bound is small; a bound of `least` (k, m) is for derivatives
-    near zero.
+    A finer stencil has a small radius, beside which every bound is small; for derivatives near zero its bound has to be
+    at most `least` (k, m) instead.
     """
     sharp = close.conclusive & (close.bound <= np.maximum(RELATIVE * np.abs(close.value), least))
     apart = np.abs(close.value - wide.value) > wide.bound + close.bound
@@ -140,7 +141,7 @@ def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:
 
 
 def both(wide: Estimate, close: Estimate) -> Estimate:
-    """The closer estimate, with a bound that contains the wide one, too, where they exclude one another."""
+    """The close estimate, with a bound that contains the wide one, too, where they contradict each other."""
     gap = np.abs(close.value - wide.value)
     apart = wide.conclusive & close.conclusive & (gap > wide.bound + close.bound)
     bound = np.where(apart, gap + wide.bound, close.bound)

@@ -1,4 +1,4 @@
-"""How wrong the sampled values may be: the promised mixed error, the noise seen in them, and underflow."""
+"""The errors of sampled values: the assumed mixed error, the noise seen in them, and underflow."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from gradcheck.typing import Array
 ORDERS = (4, 5, 6)
 
 AGREEMENT = 4.0
-"""Standard deviations from the three orders within this factor are those of noise."""
+"""Standard deviations from the three orders that agree within this factor are taken for noise."""
 
 FACTOR = 4.0
-"""An error by noise is at most this many standard deviations."""
+"""An error due to noise is at most this many standard deviations."""
 
 CONFIRMED = 100.0
-"""The finest differences show noise if they differ by more than its bound over this."""
+"""The finest differences confirm noise if they differ by at least its bound over this."""
 
 SIGN_CHANGES = 3
-"""At a kink the second differences change sign at most once or twice."""
+"""Least number of sign changes in second differences of noise; at a kink there are at most one or two."""
 
 SMALL = 1e-6
-"""Lost digits are small beside the function's change over the samples; an oscillation is not."""
+"""Lost digits are at most this share of the function's change over the samples; an oscillation is larger."""
 
 
 PART = 0.125
-"""Second differences of noise are seldom smaller than so much of its level."""
+"""Second differences of noise are seldom smaller than this share of its level."""
 
 LOST = 1e-3
-"""Noise that only widens a bound may be larger beside the function's change than `SMALL`."""
+"""Noise that only widens a bound is at most this share of the function's change, a larger one than `SMALL`."""
 
 
 @lru_cache(maxsize=16)
 def differences(count: int) -> Array:
-    """All differences of order 4, 5 and 6 of `count` values, one a row, each scaled to the variance of one value."""
+    """All differences of order 4, 5 and 6 of `count` values, one per row, each scaled to the variance of one value."""
     rows = []
     for order in ORDERS:
         signs = np.array([(-1) ** i * comb(order, i) for i in range(order + 1)]) / np.sqrt(comb(2 * order, order))
@@ -64,12 +64,13 @@ def value_noise(sample: Sample) -> Array:
 
 
 def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
-    """The error that noise adds to a value, shape (k, m), from `tail` (k, m), what the finest differences show of it.
+    """The error that noise adds to a value, shape (k, m), given the noise that the finest differences show, `tail` (k,
+    m).
 
     The noise at a spacing, `level` (k, spacings, m), counts only if the tail shows at least a part of it: wide spacings
-    may straddle a kink or a period and take it for noise, of which the finest differences know nothing. It also counts
-    if it exceeds the `model` (k, m), goes up and down, and is small beside the samples' range or the tail is
-    constant: then the finest differences lie on one stair of a staircase, not beside a kink.
+    may straddle a kink or a period and take it for noise, which the finest differences do not show. It also counts if
+    it exceeds the `model` (k, m), goes up and down, and is small beside the samples' range or the tail is zero: then
+    the finest differences lie on one stair of a staircase, not beside a kink.
     """
     counts = level <= CONFIRMED * tail[:, None]
     stairs = ~counts & (level > model[:, None])
@@ -81,7 +82,8 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
 
 
 def _goes_up_and_down(curves: Array, level: Array) -> Array:
-    """Whether second differences (k, spacings, count, m) change sign as noise does, past those far below its level."""
+    """Whether second differences (k, spacings, count, m) change sign as noise does; those far below its level are
+    skipped."""
     signs = np.where(np.abs(curves) < PART * level[:, :, None], 0.0, np.sign(curves))
     for place in range(1, signs.shape[2]):
         signs[:, :, place] = np.where(signs[:, :, place] == 0, signs[:, :, place - 1], signs[:, :, place])
@@ -89,27 +91,29 @@ def _goes_up_and_down(curves: Array, level: Array) -> Array:
 
 
 def scattered(sample: Sample, level: Array, known: Array) -> Array:
-    """The noise at a spacing, `level` (k, spacings, m), where it exceeds what is `known` (k, m) at all samples, else 0.
+    """The noise at a spacing, `level` (k, spacings, m), where it exceeds the `known` error (k, m) at all samples, else
+    0.
 
     A kink or a jump leaves most second differences alone; noise does not, and is small beside the samples' range. The
-    finest differences know nothing of it where they lie on one stair, or where the row meets the stairs in step.
+    finest differences do not show it where they lie on one stair, or where the steps are in phase with the stairs.
     """
     doubtful = level > known[:, None]
     if not doubtful.any():
         return np.zeros_like(level)
     rows = sample.noise - sample.values[:, None, None, 0]
     curves = np.diff(rows, n=2, axis=2)
-    # The median of a few stairs may be one of them: beside it they would all go one way.
+    # Not the median: of a few stairs it may be one of them, beside which all others would go one way.
     curves -= np.mean(curves, axis=2, keepdims=True)
     doubtful &= _goes_up_and_down(curves, level) & (level <= LOST * np.abs(rows).max(axis=(1, 2))[:, None])
     return np.where(doubtful, level, 0.0)
 
 
 def lattice(sample: Sample, known: Array, near: int) -> Array:
-    """The largest power of two that divides all changes of the value, (k, m), if it exceeds what is `known`, else 0.
+    """The largest power of two that divides all changes of the value, (k, m), if it exceeds the `known` error, else 0.
 
-    Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any row. A
-    constant has no digits to lose, not even one on the `near` finest steps alone, and a function of few stairs is one.
+    Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any sequence
+    of steps. A constant has no digits to lose, not even one on the `near` finest steps alone, and a function of few
+    stairs counts as constant.
     """
     centre = sample.values[:, :1]
     few = np.concatenate([sample.right[:, -near:], sample.left[:, -near:]], axis=1) - centre
@@ -125,10 +129,11 @@ def lattice(sample: Sample, known: Array, near: int) -> Array:
 
 
 PROMISE = 4.0
-"""A function's mixed error, forward and backward, in units of eps; one more is spent on rounding the point itself."""
+"""The assumed mixed error, forward and backward, in units of eps; one more is spent on rounding the point itself."""
 
 TAIL = 3
-"""So many of the finest differences show noise; to them no function that the row resolves has any curvature left."""
+"""Number of the finest differences that show noise; a function that the stencil resolves has no curvature left
+there."""
 
 TAIL_FACTOR = 1.5
 
@@ -136,19 +141,19 @@ RESOLVED = 16.0
 """Steps below this many roundings of the point are not resolved."""
 
 ZERO = 1e10
-"""A function below this multiple of the smallest normal number is as good as zero."""
+"""A function below this multiple of the smallest normal number counts as zero."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What both orders of differences need of a sample; `count` is the number of steps, the widest first.
+    """The quantities of a sample that both orders of differences need; `count` is the number of steps, widest first.
 
     `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `seconds` (count, k, m)
     the second differences f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a
-    step, `promised` (count, k, m) what of that is no noise, `centre` (count, k, m) the error of f(x), by the slope at
-    that step. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest
-    |f| up to each step, at least `ZERO` times the smallest normal. `level` (k, spacings, m) is the noise at each
-    spacing, whose samples reach as far as `spans` (k, spacings); `lost` (k, m) are digits lost that the finest
+    step, `promised` (count, k, m) the part of it that is not noise, `centre` (count, k, m) the error of f(x), by the
+    slope at that step. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the
+    largest |f| up to each step, at least `ZERO` times the smallest normal. `level` (k, spacings, m) is the noise at
+    each spacing, whose samples reach as far as `spans` (k, spacings); `lost` (k, m) are lost digits that the finest
     differences do not show.
     """
 
@@ -205,7 +210,7 @@ def rounding_of(sample: Sample) -> Rounding:
 
 
 def finest(resolved: Array) -> Array:
-    """Which steps are among the `TAIL` finest resolved ones, boolean like `resolved` (count, k)."""
+    """Marks the `TAIL` finest of the resolved steps, boolean like `resolved` (count, k)."""
     last = resolved.copy()
     last[:-TAIL] &= ~resolved[TAIL:]
     return last

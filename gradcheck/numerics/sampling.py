@@ -1,4 +1,4 @@
-"""Sampling a function on lines through a point: where, at which steps, and the values that come of it, in one call."""
+"""Samples a function on lines through a point: the points, the steps, and the values from a single call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ EPS64 = 2.0**-53
 
 @dataclass(frozen=True)
 class Stencil:
-    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and equidistant rows for the noise.
+    """A geometric sequence of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and equidistant points for the
+    noise.
 
     All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are multiples of the
     largest step, none or at least two; `noise_points` equidistant points around 0 are sampled at each.
@@ -29,7 +30,7 @@ class Stencil:
 
     @cached_property
     def steps(self) -> Array:
-        """The row of steps, shape (count,), descending from 1."""
+        """The sequence of steps, shape (count,), descending from 1."""
         return self.ratio ** -np.arange(self.count, dtype=np.float64)
 
     @cached_property
@@ -41,20 +42,20 @@ class Stencil:
 
 
 QUICK = Stencil(ratio=4.0, count=8)
-"""The tableau of a first look, where only tight agreement counts: the wide steps of `FIRST`, 17 evaluations on a line.
+"""The stencil of the screening, where only tight agreement counts: the wide steps of `FIRST`, 17 evaluations on a line.
 """
 
 FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16))
-"""The tableau of a close look: 47 evaluations on a line."""
+"""The stencil of a detailed check: 47 evaluations on a line."""
 
 CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013))
-"""The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
+"""The second stencil, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
 
 SECOND = {FIRST: CONFIRM, QUICK: Stencil(ratio=2.7, count=11)}
-"""The tableau that confirms what another one shows; beside that of a first look one of its reach, 23 evaluations."""
+"""The stencil that confirms what another one shows; for the screening, one of the same reach, 23 evaluations."""
 
 FINE = {FIRST: FIRST, QUICK: replace(FIRST, noise_spacings=())}
-"""The tableau that shows, with far smaller steps, what another one steps over: down to the last digits in any case."""
+"""The stencil that shows, with far smaller steps, what another one steps over: down to the last digits in any case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,16 +128,16 @@ def joined(first: Sample, second: Sample) -> Sample:
 
 MANTISSA = 0.4236067977499790
 """No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that
-lost digits would pass for a slope; and a sample would hit the round numbers where people put their kinks and periods.
+lost digits would pass for a slope; and a sample would hit the round numbers at which kinks and periods usually lie.
 """
 
 
 EXPONENT = 0x7FF0000000000000
-"""The bits of a float64 that say between which powers of two it lies."""
+"""The exponent bits of a float64."""
 
 MANY = 2**14
-"""The median of many coordinates is that of about so many of them, evenly spaced. So many are taken at a time where
-each gives a number that is not kept, so that these stay in the processor's cache."""
+"""The median of many coordinates is taken over about this many of them, evenly spaced. Temporary arrays are computed
+for this many coordinates at a time, so that they stay in the processor's cache."""
 
 
 def typical_magnitude(x: Array) -> float:
@@ -148,7 +149,7 @@ def typical_magnitude(x: Array) -> float:
 
 
 def least_magnitude(typical: float, eps: float = EPS64) -> float:
-    """The magnitude below which a coordinate is taken for one of that size, beside the `typical` one.
+    """The least magnitude of a coordinate beside the `typical` one; a smaller coordinate counts as one of this size.
 
     A function of ordinary scale would change by less than its rounding over smaller steps.
     """
@@ -158,8 +159,8 @@ def least_magnitude(typical: float, eps: float = EPS64) -> float:
 def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None, own: bool = False) -> Array:
     """The largest step of each coordinate, shape (n,), in (0.21 |x|, 0.43 |x|].
 
-    A coordinate that is zero is taken for a typical one, and one below the `least_magnitude` for one of that size, or,
-    if that is asked for, for one of its `own`.
+    A coordinate that is zero counts as a typical one, and one below the `least_magnitude` as one of that size, or, if
+    requested, of its `own`.
     """
     size = np.abs(np.asarray(x, dtype=np.float64))
     usual = typical_magnitude(x) if typical is None else typical
@@ -176,8 +177,8 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     """The largest step t of each line x + t * direction, shape (k,): no coordinate moves further than its own step.
 
     `x` is (n,), `directions` (k, n); a direction of zeros gets the step 1. `eps` is the unit roundoff of the function's
-    arithmetic. A row that would be mostly finer than the arithmetic resolves (float32) starts one power of two wider.
-    `own` is that of `coordinate_steps`.
+    arithmetic. A stencil that would be mostly finer than the arithmetic resolves (float32) starts one power of two
+    wider. `own` is that of `coordinate_steps`.
     """
     usual, lines = typical_magnitude(x), np.full(len(directions), np.inf)
     wider = 2.0 if stencil.ratio ** (1 - stencil.count) < eps else 1.0
@@ -191,7 +192,7 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
 
 @dataclass(frozen=True, eq=False)
 class LinePoints:
-    """The points x + t * direction on k lines, after x itself, of which only the rows that are asked for take memory.
+    """The points x + t * direction on k lines, after x itself; only the rows that are asked for take memory.
 
     `x` is (n,), `directions` (k, n); `lines` and `moves`, both (p,), say on which line each point is, and its t.
 
@@ -226,7 +227,7 @@ class LinePoints:
 
     @property
     def nbytes(self) -> int:
-        """The memory that they take."""
+        """The memory that they take, in bytes."""
         return int(self.directions.nbytes + self.moves.nbytes)
 
 
@@ -268,7 +269,7 @@ def sample(
 def sample_lines(
     f: Callable[[LinePoints], Array], x: Array, directions: Array, stencil: Stencil, eps: float, step: Array
 ) -> Sample:
-    """The same for a function of points that take memory only where they are asked for."""
+    """Sample a function of `LinePoints`, which take memory only where they are asked for."""
     offsets = step[:, None] * stencil.offsets[1:]
     flat = np.asarray(f(LinePoints.on(x, directions, offsets)), dtype=np.float64)
     centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
@@ -289,5 +290,5 @@ def _magnitude(x: Array, directions: Array) -> Array:
 
 
 def slices(n: int, length: int) -> Iterator[slice]:
-    """What splits n coordinates into parts of so many, of which the last may be shorter."""
+    """Slices that split n coordinates into parts of `length`; the last one may be shorter."""
     return (slice(start, start + length) for start in range(0, n, length))

@@ -14,10 +14,10 @@ SPAN = 1100.0
 """An entry combines steps of at most this ratio: more columns would only add rounding."""
 
 LEAST = 2
-"""Entries of the first columns have too few changes behind them for an estimate of their truncation."""
+"""First column whose entries have enough changes behind them for an estimate of their truncation."""
 
 FINER = 3
-"""An entry counts only if at least this many finer differences were there to contradict it."""
+"""An entry counts only if at least this many finer differences could have contradicted it."""
 
 ORDERLY = 1.5
 """The changes from step to step may depart from a series in h**2 by this factor."""
@@ -25,12 +25,13 @@ ORDERLY = 1.5
 DIVERGENT = 4.0
 """Above this theta the widest step of an entry lies beyond twice the radius of convergence.
 
-The column `LEAST` has only one ratio of changes, which steps over a kink meet by chance: it is taken to be there.
+The column `LEAST` has only one ratio of changes, which may be small by chance across a kink: its theta is at least
+this.
 """
 
 FASTEST = 8
-"""A derivative of zero shows in differences that fall like a power of the step, the first up to this one: no faster, as
-those of a staircase do."""
+"""A derivative of zero shows in differences that fall like a power of the step, from the first to this one; those of a
+staircase fall faster."""
 
 SAFETY = 2.0
 """The estimate of the truncation is asymptotic; this factor allows for the next term."""
@@ -87,7 +88,7 @@ def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
 def vanishing(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> tuple[Array, Array]:
     """The bound of a derivative that is zero, and the index of the widest step that shows it, (k, m) each.
 
-    The sizes of the differences, `column` (count, k, m), then fall with the step up to the finest one that is
+    The sizes of the differences, `column` (count, k, m), then fall with the step down to the finest one that is
     `resolved`, up to their `rounding`, whatever series they have: one side may be flat, or a first term missing. The
     bound is infinite where they do not.
     """
@@ -104,7 +105,8 @@ def vanishing(column: Array, rounding: Array, resolved: Array, stencil: Stencil)
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:
-    """Which entries have at least `FINER` finer ones in their column, all within both bounds, boolean like `values`."""
+    """Marks the entries with at least `FINER` finer ones in their column, all within both bounds; boolean like
+    `values`."""
     above = np.where(resolved, values + errors, np.inf)[:, ::-1]
     below = np.where(resolved, values - errors, -np.inf)[:, ::-1]
     above = np.minimum.accumulate(above, axis=1)[:, ::-1]

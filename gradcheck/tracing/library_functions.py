@@ -1,7 +1,7 @@
-"""Public functions made of several kernels, and which operations of the regions of known defects their calls are.
+"""Public functions made of several kernels, mapped to the operations that regions of known defects are about.
 
-A table beside the records, for those whose kernels are right by themselves: `tests/catalogue/test_library_forms.py`
-runs the operations of the catalogue and holds it against what they call.
+A table beside the records, for functions whose kernels are right by themselves; `tests/catalogue/test_library_forms.py`
+compares it with what the operations of the catalogue call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMOOTH = (1, np.inf, -np.inf)
 
 @dataclass(frozen=True)
 class OperationCall:
-    """What a call is to a region: the arguments of its operation, and its attributes."""
+    """A call in terms of a region: the arguments of its operation, and its attributes."""
 
     arguments: Sequence[Any]
     attributes: Mapping[str, Any]
@@ -36,9 +36,9 @@ class OperationCall:
 class LibraryForm:
     """An operation of the regions that is a call of a public `function`.
 
-    `read` takes parameters of the function by their names, and gives what the call is to a region; None where it is not
-    this operation. The derivative has to be taken by one of the parameters `by` (none named: of those that are read).
-    With `kernel`, the function has to run one of that name, whose `output` (None: any) is used. It speaks of
+    `read` takes parameters of the function by name, and returns the call of the operation; None if it is not this
+    operation. The derivative has to be taken with respect to one of the parameters `by` (default: those that are read).
+    With `kernel`, the function has to run a kernel of that name whose `output` (None: any) is used. The form is about
     derivatives of these `orders`.
     """
 
@@ -57,7 +57,7 @@ class LibraryForm:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The parameters by which derivatives are wrong."""
+        """The parameters with respect to which derivatives are wrong."""
         return self.by or self.parameters
 
 
@@ -65,8 +65,8 @@ class LibraryForm:
 class LibraryCall:
     """A call of a public function, as one of several `forms`, inside of the call `outer`.
 
-    `given` are its parameters by their names, with variables as the arrays that they held; `keys` tell the tensors and
-    variables in each from all others.
+    `given` are its parameters by name, with variables as the arrays that they held; `keys` identify the tensors and
+    variables in each.
     """
 
     forms: tuple[LibraryForm, ...]
@@ -95,7 +95,8 @@ def value(given: Any) -> Array | None:
 
 @lru_cache(maxsize=2)
 def library_forms(keras_too: bool) -> Mapping[int, tuple[LibraryForm, ...]]:
-    """The forms by the ids of their functions' code; those of Keras, which takes long to import, where that is done."""
+    """The forms by the ids of their functions' code; those of Keras, which is slow to import, only if it is
+    imported."""
     found: dict[int, tuple[LibraryForm, ...]] = {}
     for form in FORMS:
         if keras_too or not form.function.startswith("keras."):
@@ -172,7 +173,7 @@ def _deviation(given: Any, axis: Any) -> OperationCall:
 
 
 def _truncated(rank: int, row: int = -1, *, halved: bool = False) -> Callable[..., OperationCall | None]:
-    """A reader of transforms that cut elements off; `halved`: those of a spectrum, of which the last axis has half."""
+    """A reader of transforms that truncate their input; `halved`: spectra, whose last axis has half of the elements."""
 
     def read(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
         sizes, shape = _numbers(fft_length), getattr(input_tensor, "shape", ())
@@ -202,7 +203,7 @@ def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCal
 
 
 def _focal(y_true: Any, y_pred: Any, gamma: Any, from_logits: bool, label_smoothing: Any) -> OperationCall | None:
-    """Below 2, the second derivative of the power of what a certain label leaves is infinite, as for 1."""
+    """For gamma below 2 and a hard label, the second derivative of the power is infinite, as for 1."""
     labels = value(y_true)
     if labels is None or not from_logits or label_smoothing or not _is_real(gamma) or gamma >= 2:
         return None
@@ -226,7 +227,7 @@ def _training(self: Any, inputs: Any, training: bool, mask: Any) -> OperationCal
 
 
 def _cropped(image: Any, boxes: Any, box_indices: Any, crop_size: Any) -> OperationCall | None:
-    """Of one image, where nothing is sampled but the corners of the boxes."""
+    """Applies to a single image of which nothing is sampled but the corners of the boxes."""
     given = value(image)
     corners = given is not None and len(given) == 1 and _numbers(crop_size) == [2, 2]
     return _is(given[0], boxes) if given is not None and corners and set(_numbers(box_indices)) == {0} else None
@@ -363,6 +364,6 @@ FORMS = (
     ),
 )
 OPERATIONS = frozenset(form.op for form in FORMS)
-"""The operations that calls are seen to be."""
+"""The operations that calls are mapped to."""
 FUNCTIONS = {form.op: form.function for form in reversed(FORMS)}
-"""The public function that each of them is first of all."""
+"""The first public function of each of them."""

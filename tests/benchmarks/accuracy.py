@@ -2,7 +2,7 @@
 
     python tests/benchmarks/accuracy.py [--points N] [--confirm] [--no-peers]
 
-prints one table a class of functions, for both orders, then the same functions through numdifftools and
+prints one table per class of functions, for both orders, then the same functions through numdifftools and
 scipy.differentiate (where installed). `outside` and `10x` count conclusive points outside the bound and outside
 ten times the bound, `unknown` is the share of the others. `tightness` is the median, over the conclusive points, of
 bound / (eps (|f| + |x f'|) / L), eps = 2**-53, which is to stay below 3,000 at first order.
@@ -30,7 +30,7 @@ PEER_POINTS = 5
 
 @dataclass(frozen=True)
 class Row:
-    """What one function showed at one order; `outside` are indices of points."""
+    """The results of one function at one order; `outside` are indices of points."""
 
     name: str
     points: int
@@ -56,14 +56,14 @@ HEADER = (
 
 
 def sampled(function: Function, x: Array, stencil: Stencil) -> Sample:
-    """A sample with one line a point x (k,): what `sample` gives for each of them alone."""
+    """A sample with one line per point x (k,): the same as `sample` gives for each of them alone."""
     step = coordinate_steps(x, typical=1.0)
     values = function(x[:, None] + step[:, None] * stencil.offsets)
     return Sample(stencil, step, values[:, :, None], np.abs(x), EPS64)
 
 
 def row(name: str, x: Array, values: Array, first: Array, exact: Array, estimate: Estimate) -> Row:
-    """Holds an estimate (k, 1) against the exact derivatives (k,)."""
+    """Compares an estimate (k, 1) with the exact derivatives (k,)."""
     conclusive = estimate.conclusive[:, 0]
     bound, radius = estimate.bound[:, 0], estimate.radius[:, 0]
     error = np.abs(estimate.value[:, 0] - exact)

@@ -1,14 +1,14 @@
-"""What a check costs, in units of the derivative that it checks, all in one run.
+"""The cost of a check, in units of the derivative that it checks, all in one run.
 
     python tests/benchmarks/cost.py [--graphs 60] [--elements 12 1000]
 
 For drawn graphs of 2 to 8 nodes, no two of them with the same operations: the check of order 1, of order 2 (one
 direction) and of both together against one eager gradient plus one nested-tape Hessian-vector product, without and with
 the derivatives under test themselves (the gradient, the product, both of them), and with generation. Graphs whose
-derivative raises, as that of a known defect, have nothing to compare with and are counted alone. For a fixed graph of
-six operations at 12 and 1,000 elements: the first-order check against tf.test.compute_gradient. What is compared
-takes turns, and the fastest turn counts, in processor time, so that other processes matter little; the medians over the
-graphs are printed. Only the ratios mean something.
+derivative raises, as that of a known defect, have nothing to compare with and are counted separately. For a fixed
+graph of six operations at 12 and 1,000 elements: the first-order check against tf.test.compute_gradient. What is
+compared takes turns, and the fastest turn counts, in processor time, so that other processes matter little; the medians
+over the graphs are printed. Only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from gradcheck.hunt.nonsmooth import nonsmooth_nodes
 
 REPEATS, ROW = 5, 5
 CHECKS = {"order 1 alone": (1,), "order 2 alone": (2,), "orders 1 and 2": (1, 2)}
-"""What is timed, by name; order 1 tests the gradient, order 2 the product."""
+"""The checks to time, by name; order 1 tests the gradient, order 2 the product."""
 
 EXAMPLES = 12
-"""Hypothesis draws many graphs with the same operations: so many are drawn for each one that is kept."""
+"""Graphs that are drawn for each one that is kept, since Hypothesis draws many with the same operations."""
 
 
 def seconds(*runs: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
-    """The least processor time of each call; they take turns of a few calls each, as a hunt makes many in a row."""
+    """The least processor time of each call; they take turns of a few calls each, as a hunt makes many in
+    succession."""
     least = [float("inf")] * len(runs)
     for _ in range(repeats):
         for place, run in enumerate(runs):
@@ -74,7 +75,7 @@ def costs(graph: Graph) -> list[float]:
 
 
 def costs_of_each(sample: Sequence[Graph]) -> list[list[float]]:
-    """The costs of the graphs whose derivatives do not raise; some that a known defect makes raise are drawn."""
+    """The costs of the graphs whose derivatives do not raise; some of those drawn raise by a known defect."""
     rows = []
     for graph in sample:
         with suppress(DerivativeRaisedError):

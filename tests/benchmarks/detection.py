@@ -49,15 +49,15 @@ ERROR = 1.0
 
 FACTORS = (0.0, -1.0, 1.1, 1.5)
 WAYS = ("given", "called", "inside")
-"""How a wrong gradient comes about: `gradient=` with values, with a callable; a custom gradient in the model."""
+"""The ways to plant a wrong gradient: `gradient=` with values, with a callable; a custom gradient in the model."""
 
 DTYPES = ("float64", "float32", "mixed_float16", "mixed_bfloat16")
 WEIGHTS = (1_000, 100_000, 1_000_000)
 WHOLE = 100_000
-"""Up to so many weights each variable has every factor."""
+"""Largest number of weights for which each variable gets every factor."""
 
 ZERO = 1e-12
-"""A derivative of this share of the largest one in float64 is rounding."""
+"""A derivative of at most this share of the largest one in float64 is taken for rounding."""
 
 TOKENS = 50
 
@@ -74,7 +74,7 @@ def nearly_identity(size: int, output: int, coordinate: int) -> Any:
 
 
 def detection(size: int, repetitions: int) -> tuple[int, int, float]:
-    """How many were caught, how many located, and the mean seconds of processor time of a check."""
+    """The number of errors caught, of errors located, and the mean processor time of a check in seconds."""
     rng = np.random.default_rng(size)
     caught = located = 0
     start = time.process_time()
@@ -132,7 +132,7 @@ MODELS = {
 
 @contextmanager
 def policy(dtype: str) -> Iterator[None]:
-    """Keras' dtype policy, and its type of floating numbers, put back afterwards."""
+    """Keras' dtype policy and default floating type, restored afterwards."""
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64" if dtype == "float64" else "float32")
     keras.config.set_dtype_policy(dtype)
@@ -153,7 +153,7 @@ class Training:
 
     @staticmethod
     def of(name: str, weights: int, dtype: str, seed: int = 7) -> Training:
-        """The model of that name with about so many weights, drawn by Keras' initializers."""
+        """The model of that name with about `weights` weights, drawn by Keras' initializers."""
         kind = MODELS[name]
         width, rng = kind.widths[WEIGHTS.index(weights)], np.random.default_rng(seed)
         keras.utils.set_random_seed(seed)
@@ -189,7 +189,7 @@ class Training:
         return list(tape.gradient(loss, held))
 
     def scaled_gradient(self, place: int, factor: float) -> list[Any]:
-        """The same, that of one variable times a factor."""
+        """The eager gradients, with that of one variable times a factor."""
         gradients = self.gradient()
         gradients[place] = tf.convert_to_tensor(gradients[place]) * factor
         return gradients
@@ -287,7 +287,7 @@ def line(row: dict[str, Any], other: dict[str, Any] | None) -> str:
 
 
 def jacobians(repetitions: int) -> None:
-    """Prints one line a size."""
+    """Prints one line per size."""
     print(f"{'Jacobian':>12} {'caught':>12} {'located':>12} {'s a check':>10}")
     for size in SIZES:
         caught, located, seconds = detection(size, repetitions)
@@ -299,11 +299,11 @@ def jacobians(repetitions: int) -> None:
 
 
 def tabulate(options: argparse.Namespace) -> None:
-    """Prints one line a model, size and dtype, and the wrong gradients that agree."""
+    """Prints one line per model, size and dtype, and the wrong gradients that agree."""
     names = "model", "weights", "dtype", "order"
     kept, beside = resumed.Rows(options.into, *names), resumed.Rows(options.beside, *names)
     total: Counter[str] = Counter()
-    check(tf.sin, 1.0)  # what a process does once is not the first row's
+    check(tf.sin, 1.0)  # one-time work of the process does not count for the first row
     print(HEADER)
     for weights in options.weights:
         for name in options.models:

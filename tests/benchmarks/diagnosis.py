@@ -30,7 +30,7 @@ PROGRESS = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What gradcheck finds in a program: the first cause and its line, whether it is wrong, and all of the text."""
+    """The diagnosis of a program: the first cause and its line, whether it is wrong, and all of the text."""
 
     cause: Cause | None
     line: int | None
@@ -105,7 +105,7 @@ class Benchmark:
         self._programs, self._last = 0, time.monotonic()
 
     def count_broken(self, program: WrittenProgram) -> None:
-        """The first diagnosis has to be the cause; the line is counted apart."""
+        """Counts a broken program: the first diagnosis has to be its cause; the line is counted separately."""
         assert program.cause is not None
         found, counts = self._outcome(program), self.broken[program.cause]
         diagnosed = found.cause is program.cause
@@ -117,7 +117,7 @@ class Benchmark:
             self._failed(counts, f"{program.kind}: {found.found}{where}", program, found)
 
     def count_right(self, program: WrittenProgram) -> None:
-        """Nothing must be found."""
+        """Counts a correct program, in which nothing must be found."""
         found = self._outcome(program)
         self.right.drawn += 1
         if found.wrong:
@@ -139,7 +139,7 @@ class Benchmark:
                 file.write(text)
 
     def table(self) -> str:
-        """The figures."""
+        """The table of counts."""
         lines = [f"{'cause':56} drawn  first  share  line"]
         for cause, counts in self.broken.items():
             drawn = max(counts.drawn, 1)

@@ -1,4 +1,4 @@
-"""So many values of a strategy, with one seed, and nothing but generation: no database, no shrinking.
+"""Draws values of a strategy with one seed: generation only, no database, no shrinking.
 
 Importing it configures TensorFlow, which has to come before anything loads that.
 """
@@ -20,7 +20,7 @@ runtime.configure()
 
 
 def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, use: Callable[[T], None]) -> int:
-    """Hand `count` values, drawn with the seed `number`, to `use`; how many attempts were rejected."""
+    """Pass `count` values, drawn with the seed `number`, to `use`; returns the number of rejected attempts."""
     rejected = 0
 
     @st.composite

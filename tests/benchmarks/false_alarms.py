@@ -2,8 +2,8 @@
 
     python tests/benchmarks/false_alarms.py --graphs 20000 --seeds 1 2 3 4 5
 
-Prints a table a seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the
-attempts, and how many graphs were drawn again and not looked at (Hypothesis mutates what it has drawn, which may change
+Prints a table per seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the
+attempts, and how many graphs were drawn again and not checked (Hypothesis mutates what it has drawn, which may change
 nothing). Every mismatch, and the first inconclusive graphs, are printed in full.
 """
 
@@ -27,12 +27,12 @@ from gradcheck.hunt.graph_json import to_json
 from gradcheck.result import Verdict
 
 KNOWN = "known defect"
-"""What raises as a record says is drawn, and left to the record."""
+"""The outcome of a graph that raises as a record says; it is drawn, and left to the record."""
 
 
 @dataclass
 class Tally:
-    """What one seed's graphs came to."""
+    """The outcomes of one seed's graphs."""
 
     rejected: int = 0
     outcomes: Counter[tuple[int, str]] = field(default_factory=Counter)

@@ -25,7 +25,7 @@ class Float64:
 
 
 class Exact:
-    """The same in mpmath."""
+    """The same functions in mpmath."""
 
     sin, cos, tan, exp, log, sqrt = mpmath.sin, mpmath.cos, mpmath.tan, mpmath.exp, mpmath.log, mpmath.sqrt
     sinh, cosh, tanh, arctan, arcsin = mpmath.sinh, mpmath.cosh, mpmath.tanh, mpmath.atan, mpmath.asin
@@ -129,7 +129,7 @@ SMOOTH = (
     Function("arctanh(x)", lambda m, x: m.arctanh(x), -0.999, 0.999),
     Function("erf(x)", lambda m, x: m.erf(x), -3, 3),
 )
-"""Evaluated with a small mixed error: what the bound is promised for."""
+"""Functions that are evaluated with a small mixed error, for which the bound is promised."""
 
 CANCELLING = (
     Function("(x + 1e5) - 1e5 + sin x", lambda m, x: (x + 1e5) - 1e5 + m.sin(x), -10, 10),
@@ -139,4 +139,4 @@ CANCELLING = (
     Function("x - sin x", lambda m, x: x - m.sin(x), 1e-2, 1, log=True, signed=True),
     Function("sqrt(x + 1e6) - 1e3", lambda m, x: m.sqrt(x + 1e6) - 1e3, 1e-2, 1e3, log=True),
 )
-"""Lose digits inside, by more than the promised error: a class of its own."""
+"""Functions that lose digits inside, by more than the promised error: a class of their own."""

@@ -1,4 +1,4 @@
-"""What a check of a layer or a model costs, in units of one eager gradient of the same function, all in one run.
+"""The cost of checking a layer or a model, in units of one eager gradient of the same function, all in one run.
 
     python tests/benchmarks/models.py [NAME ...] [--float32] [--limit SECONDS]
 
@@ -38,7 +38,9 @@ from gradcheck.check import result_of  # noqa: E402
 from gradcheck.result import Verdict  # noqa: E402
 
 REPEATS, TRACES, CHECKS = 5, 2, 3
-"""An eager gradient, a trace, and a check of less than `SHORT` seconds are taken so many times; the fastest counts."""
+"""Number of times that an eager gradient, a trace, and a check of less than `SHORT` seconds are timed; the fastest
+counts.
+"""
 
 SHORT = 3.0
 
@@ -163,7 +165,7 @@ def recurrent() -> Any:
 
 
 def mobile_net() -> Any:
-    """MobileNetV2 of a third of its width, its moving statistics those of a batch, without which it fades to 1e-11."""
+    """MobileNetV2 at a third of its width, with the moving statistics of a batch, without which it fades to 1e-11."""
     net = keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, weights=None, classes=5, classifier_activation=None)
     for layer in net.layers:
         if isinstance(layer, kl.BatchNormalization):
@@ -187,7 +189,7 @@ class OverTimeError(Exception):
 
 @contextmanager
 def limited(limit: int) -> Iterator[None]:
-    """Raise OverTimeError after so many seconds."""
+    """Raise OverTimeError after `limit` seconds."""
 
     def stop(*_: Any) -> None:
         raise OverTimeError
@@ -221,7 +223,7 @@ def called(layer: Any, row: Row) -> Callable[..., Any]:
 
 
 def drawn(row: Row, dtype: str) -> list[Any]:
-    """Inputs at random, of normal or of small whole numbers."""
+    """Random inputs: normal numbers, or small integers."""
     rng = np.random.default_rng(7)
     if row.integers:
         return [tf.constant(rng.integers(0, 5, shape)) for shape in row.shapes]
@@ -308,7 +310,7 @@ def main() -> None:
         " | order 2 | peak memory | compute_gradient"
     )
     names = given.names or list(rows)
-    for turn, name in enumerate([names[0], *names]):  # what a process does once is not the first row's
+    for turn, name in enumerate([names[0], *names]):  # one-time work of the process does not count
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", gradcheck.InconclusiveWarning)
             try:

@@ -1,4 +1,4 @@
-"""What GradientMonitor costs: a spot check in units of training steps, and its share at one check in a thousand steps.
+"""The cost of GradientMonitor: a spot check in units of training steps, and its share at one check in a thousand steps.
 
     python tests/benchmarks/monitor.py [NAME ...] [--steps 600] [--checks 5]
 
@@ -22,7 +22,7 @@ from gradcheck.keras import GradientMonitor
 
 BATCH, EVERY = 32, 1000
 WARM = 20
-"""So many steps are taken before the clock starts."""
+"""Number of steps before the clock starts."""
 
 
 def mlp() -> Any:
@@ -73,7 +73,7 @@ class TimedMonitor(GradientMonitor):
 
 
 def trained(make: Callable[[], Any], shape: tuple[int, ...], steps: int, *callbacks: Any) -> None:
-    """Train a new model for so many steps."""
+    """Train a new model for `steps` steps."""
     keras.utils.set_random_seed(1)
     rng = np.random.default_rng(0)
     images, labels = rng.normal(size=(steps * BATCH, *shape)).astype(np.float32), rng.integers(0, 10, steps * BATCH)

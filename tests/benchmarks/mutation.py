@@ -3,7 +3,7 @@
     python tests/benchmarks/mutation.py [--changes 100 | --all] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
 
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
-function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
+function are run, plainly and in modes, with --examples each: an operator, a sign, a constant, a flag, a
 comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
 (by which operation, order and kind), never run, run without an effect on any drawn value, with an effect that was not
 noticed, with the verdicts that were given, or equivalent, with the proof, by its form or from the table beside this
@@ -72,7 +72,7 @@ SCALE = 1.001
 TABLE = Path(__file__).with_name("equivalent.tsv")
 
 SHARE = 3
-"""For so many graphs in the plain mode there is one in another mode."""
+"""Number of graphs in the plain mode for each one in another mode."""
 
 
 COMMUTATIVE = frozenset(("add", "mul", "multiply", "minimum", "maximum", "equal", "not_equal"))
@@ -86,7 +86,7 @@ HINTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """An expression, what is put in its place, and `proof`, why that changes no derivative, where its form says so."""
+    """An expression, its replacement, and `proof`: why that changes no derivative, if its form shows it."""
 
     line: int
     text: str
@@ -97,7 +97,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """One of a function's places and what is done there; `operations` are those of the registry that have it."""
+    """A change at one of a function's places; `operations` are those of the registry that have the function."""
 
     code: FunctionCode
     operations: tuple[str, ...]
@@ -123,19 +123,19 @@ class Change:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What the table of equivalent changes knows it by."""
+        """Its key in the table of equivalent changes."""
         return self.code.full_name, self.code.text(self.line), self.place.before, self.place.after
 
 
 @cache
 def equivalent() -> dict[tuple[str, ...], str]:
-    """The proofs of the table, by function, line, expression, and what is put in its place."""
+    """The proofs of the table, by function, line, expression and replacement."""
     rows = (line.split("\t") for line in TABLE.read_text().splitlines()[1:])
     return {tuple(row[:4]): row[4] for row in rows}
 
 
 def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What may stand in the place of an expression, with its description."""
+    """The possible replacements of an expression, with their descriptions."""
     if isinstance(node, ast.BinOp):
         if type(node.op) in OPERATORS:
             yield "another operator", ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
@@ -221,9 +221,9 @@ def function_of(code: FunctionCode) -> Any:
 
 
 def changes() -> list[Change]:
-    """All changes of functions that differences can judge and an operation of the catalogue goes through.
+    """All changes of functions that differences can check and that an operation of the catalogue goes through.
 
-    What stands in dead lines is left out: it is equivalent.
+    Dead lines are left out: changes there are equivalent.
     """
     claimed = {name for spec in CATALOGUE.values() for name in spec.gradients}
     functions = {
@@ -244,7 +244,8 @@ def changes() -> list[Change]:
 
 
 class Effect:
-    """What a change did while the tests ran: how often its place was come to, and if an eager gradient differed."""
+    """The effect of a change while the tests ran: how often its place was reached, and if an eager gradient
+    differed."""
 
     def __init__(self) -> None:
         self.runs, self.differed = 0, False
@@ -255,7 +256,7 @@ class Effect:
         return value()
 
     def watched(self, right: Callable[..., Any], changed: Callable[..., Any]) -> Callable[..., Any]:
-        """The changed function, whose results are held against those of the right one until one differs."""
+        """The changed function, whose results are compared with those of the right one until one differs."""
 
         def gradient(op: Any, *cotangents: Any) -> Any:
             try:
@@ -280,7 +281,7 @@ def raises(right: Callable[..., Any], *given: Any) -> bool:
 
 
 def used(op: Any, results: Any) -> list[Any]:
-    """The results for the inputs that somebody differentiates by: what is given for the others is dropped."""
+    """The results for the inputs that are differentiated; those for the others are dropped."""
     parts = results if isinstance(results, (list, tuple)) else [results]
     skipped = getattr(op, "skip_input_indices", None) or ()
     return [part for place, part in enumerate(parts) if place not in skipped]
@@ -339,20 +340,20 @@ def applied(change: Change) -> Iterator[Effect]:
 
 
 def forget() -> None:
-    """Drops what gradient functions have left: pushforwards traced with them, and the shapes that _SumGrad made."""
+    """Clears the caches of gradient functions: pushforwards traced with them, and the shapes that _SumGrad made."""
     forwardprop._jvp_function_cache.clear()
     context.context().ones_rank_cache().flush()
 
 
 def outcome(change: Change, examples: int) -> dict[str, Any]:
-    """What became of a change."""
+    """The outcome of a change."""
     if change.proof:
         return {"outcome": "equivalent", "verdicts": {}, "proof": change.proof}
     return effect_of(change, examples)
 
 
 def effect_of(change: Change, examples: int) -> dict[str, Any]:
-    """What a change does to the tests, whether it is known to be equivalent or not."""
+    """The outcome of a change in the tests, whether it is known to be equivalent or not."""
     verdicts: Counter[str] = Counter()
     with applied(change) as effect:
         for operation, order, mode, count in tests_of(change, examples):
@@ -384,7 +385,7 @@ class NoticedError(Exception):
 
 
 def hunted(operation: str, order: int, mode: Mode, examples: int, verdicts: Counter[str]) -> str:
-    """The kind of the first mismatch among so many graphs with an operation; nothing where there is none."""
+    """The kind of the first mismatch among `examples` graphs with an operation; empty if there is none."""
 
     def look(graph: Graph) -> None:
         checked = trial.run(graph, (order,), mode=mode)
@@ -410,7 +411,7 @@ def hunted(operation: str, order: int, mode: Mode, examples: int, verdicts: Coun
 
 
 def measured(change: Change, examples: int) -> dict[str, Any]:
-    """What is told of a change."""
+    """The row of a change."""
     return {"line": change.line, "what": change.text, **outcome(change, examples)}
 
 

@@ -38,7 +38,7 @@ SIGNS = {Verdict.AGREE.value: "=", Verdict.INCONCLUSIVE.value: "?", Verdict.MISM
 
 @dataclass(frozen=True)
 class Place:
-    """A function of a number, for TensorFlow and for mpmath, and an `edge` that is looked at from one `side` of it."""
+    """A function of a number, for TensorFlow and for mpmath, and an `edge` that is approached from one `side`."""
 
     function: Callable[[Any], Any]
     exact: Callable[[Any], Any]
@@ -46,11 +46,11 @@ class Place:
     side: int = 1
 
     def point(self, distance: float) -> float:
-        """The number so far from the edge."""
+        """The number at this distance from the edge."""
         return self.edge + self.side * distance
 
     def derivative(self, point: float, order: int) -> float:
-        """The true one, rounded to float64."""
+        """The true derivative, rounded to float64."""
         with mpmath.workdps(DIGITS):
             near = mpmath.mpf(abs(point - self.edge)) / 10**12 if point != self.edge else mpmath.mpf(10) ** -20
             return float(mpmath.diff(self.exact, mpmath.mpf(point), order, h=near))
@@ -141,7 +141,7 @@ def table_of(function: Callable[..., Any], point: Any, order: int, tolerance: To
 
 
 def entry(place: Place, distance: float, order: int) -> str:
-    """What the benchmark prints of one point."""
+    """The printed entry of one point."""
     point = place.point(distance)
     try:
         table = table_of(place.function, np.float64(point), order)
@@ -190,7 +190,7 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
 
 
 def vector(size: int, distance: float, near: int, rng: np.random.Generator) -> Array:
-    """Coordinates between 0.3 and 2.3 of which so many are near 1, the first of them exactly so far off."""
+    """Coordinates between 0.3 and 2.3, `near` of them close to 1: from one to e**2 times `distance` away."""
     x = rng.uniform(0.3, 0.8, size) + rng.integers(0, 2, size)
     x[:near] = 1.0 + distance * rng.choice([-1.0, 1.0], near) * np.exp(rng.uniform(0.0, 2.0, near))
     return np.asarray(rng.permutation(x))

@@ -7,9 +7,9 @@ The first command notes which lines of the library each test reaches (coverage c
 second draws changes: an operator, a comparison, a constant times 2, a returned value, a dropped statement. Each is
 made in a copy of the checkout, where the tests that reach the line run until one fails, those of each function in turn.
 A change is noticed by the test that fails (or that does not end), or not noticed, or never reached. A second seed draws
-other changes. With --at-most, a change that so many seconds of tests do not notice is not noticed, and its row says how
-many of its tests did not run; --only, without --into, runs them all. Both commands take --exhaustive; its tests are
-looked at apart from those of the test command.
+other changes. With --at-most, a change that tests do not notice in this many seconds is not noticed, and its row says
+how many of its tests did not run; --only, without --into, runs them all. Both commands take --exhaustive; its tests are
+considered separately from those of the test command.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ OPPOSITES = ((ast.Eq, ast.NotEq), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Is,
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {**dict(OPPOSITES), **{two: one for one, two in OPPOSITES}}
 DROPPED = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete)
 PATIENCE = 300.0
-"""A test of a changed copy is given ten times the seconds of all tests before it and its own, and these."""
+"""Seconds that the tests of a changed copy are given beyond ten times their usual time."""
 
 
-# What a run of pytest notes: which test reaches which lines.
+# The plugin of a run of pytest that records which test reaches which lines.
 
 
 class Reach:
@@ -70,7 +70,7 @@ class Reach:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """A context for each item; a test that measures lines itself has taken this measurement's place."""
+        """A context for each item; restarts the measurement if a test that measures lines itself has replaced it."""
         if sys.gettrace() is None:
             self._coverage.stop()
             self._coverage.start()
@@ -82,7 +82,7 @@ class Reach:
                 self._coverage.switch_context("")
 
     def pytest_unconfigure(self) -> None:
-        """Writes what was noted."""
+        """Saves the measurement."""
         self._coverage.stop()
         self._coverage.save()
 
@@ -94,14 +94,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begins to note lines."""
+    """Starts the measurement."""
     if folder := config.getoption("--reach-into"):
         config.pluginmanager.register(Reach(folder), "reach")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
-    """The named tests in the order of their names, whatever else has been sorted."""
+    """Keeps only the tests that the file names, in its order, however they have been sorted."""
     yield
     if path := config.getoption("--tests-of"):
         place = {name: number for number, name in enumerate(path.read_text().split("\n"))}
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass(frozen=True)
 class Change:
-    """A part of a file's text, and what is put in its place; first and last line of it, and of its statement."""
+    """A part of a file's text and its replacement; first and last line of it, and of its statement."""
 
     path: str
     start: int
@@ -172,7 +172,7 @@ class Places(ast.NodeVisitor):
         self.found.append(Change(self.path, start, end, lines, (at.lineno, header), kind, before, after))
 
     def _place(self, line: int, column: int) -> int:
-        """Characters before a place that is given in bytes."""
+        """The number of characters before a place that is given in bytes."""
         return len(self.source.encode()[: self._starts[line - 1] + column].decode())
 
 
@@ -209,7 +209,7 @@ def changes() -> list[Change]:
 
 @dataclass(frozen=True)
 class Reached:
-    """The notes of a run of the tests."""
+    """The lines that tests reached in a run, and the times of the tests."""
 
     data: coverage.CoverageData
     seconds: dict[str, float]
@@ -252,7 +252,7 @@ def contexts_of(data: coverage.CoverageData, path: str) -> dict[int, list[str]]:
 
 
 def readers(change: Change) -> Iterator[tuple[str, list[int]]]:
-    """The lines of the library that read a name which the statement of a change gives a value at import."""
+    """The lines of the library that read a name which the changed statement binds at import."""
     source = (ROOT / change.path).read_text()
     names = set()
     for node in ast.parse(source).body:

@@ -77,7 +77,7 @@ def _cell(method: Derivative, function: Function, x: Array, exact: Array) -> str
 
 
 def table(functions: Sequence[Function], points: int, seed: int) -> str:
-    """For each method: median and worst relative error, points outside its own error bound, evaluations a point."""
+    """For each method: median and worst relative error, points outside its own error bound, evaluations per point."""
     rng = np.random.default_rng(seed)
     lines = [f"{'':26s} " + " | ".join(f"{name:^28s}" for name, _ in METHODS)]
     lines.append(f"{'function':26s} " + " | ".join([f"{'median':>9s} {'worst':>9s} {'>b':>2s} {'eval.':>5s}"] * 3))

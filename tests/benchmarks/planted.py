@@ -9,7 +9,7 @@ and atol. The right gradient is checked, and then the same with one entry off by
 was stated, by a custom gradient or by `gradient=`. Of entries that were compared together the resolution is divided by
 the magnitude of the entry's input, and multiplied by how far the entry's output goes at most along the moves that were
 made: the unit in which it is stated. With a tolerance one entry is also off by 1.2 times what is tolerated of itself.
-For `spot_check` all of the gradient, or that of one variable, is off by so many times what it states.
+For `spot_check` all of the gradient, or that of one variable, is off by the same multiples of what it states.
 
 No planted error may agree: one that does is printed with its seed, which `--only` runs alone, and prints the results.
 `--into` keeps the cases in a file, and goes on with it. Where the right gradient does not agree, nothing is planted.
@@ -43,22 +43,22 @@ from gradcheck.verdict.tables import Comparison
 Array = np.ndarray[Any, Any]
 
 TIMES = (1.0, 1.2, 3.0)
-"""Planted errors, in stated resolutions."""
+"""Planted errors, in units of the stated resolution."""
 
 OWN = 1.2
-"""The same in what is tolerated of the entry itself."""
+"""A planted error in units of the entry's own tolerance."""
 
 SIZES = ((1, 6), (7, 24), (25, 300), (301, 10_000))
 OUTPUTS = ((1, 1), (1, 1), (1, 1), (2, 4), (5, 24), (25, 30))
 NUMBERS = 100_000
-"""So many entries has a Jacobian at most."""
+"""The most entries of a Jacobian."""
 
 APART = 6.0
 """Scales lie between 10 to this power and its inverse."""
 
 WEIGHTS = 1_000
 MANY = 30
-"""A variable of so many entries has its share of a move, whatever is drawn."""
+"""A variable with this many entries has its share of a move, whatever is drawn."""
 
 Constants = dict[str, Any]
 FORMULAS: dict[str, Callable[[Any, Constants], Any]] = {
@@ -94,7 +94,7 @@ def _gram(z: Any) -> Any:
 class Subject:
     """A function at a point, either of inputs or, without arguments, of variables.
 
-    `exact` returns the same in float64, a callable without arguments, and its sources; `known` keeps its derivatives.
+    `exact` returns the function in float64, a callable without arguments, and its sources; `known` caches derivatives.
     """
 
     function: Callable[..., Any]
@@ -120,11 +120,11 @@ class Subject:
 
     @cached_property
     def outputs(self) -> int:
-        """How many there are."""
+        """The number of outputs."""
         return int(np.prod(self.function(*self.inputs).shape))
 
     def taken(self) -> list[Any]:
-        """TensorFlow's gradient of the sum of the outputs, one tensor a source."""
+        """TensorFlow's gradient of the sum of the outputs, one tensor per source."""
         return self._row(lambda: self.function(*self.inputs), self.sources, None)
 
     def row(self, output: int) -> Array:
@@ -179,7 +179,7 @@ def leak(value: Any, source: Any, output: int, element: int, error: Any) -> Any:
 
 @dataclass(frozen=True)
 class Entry:
-    """An output and a coordinate, and by how much its derivative is wrong, in the number type of the derivative."""
+    """An output, a coordinate, and the error of that derivative, in the number type of the derivative."""
 
     output: int
     coordinate: int
@@ -198,7 +198,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """A subject, how its gradient is given, and what is tolerated."""
+    """A subject, how its gradient is given, and the tolerance."""
 
     seed: int
     family: str
@@ -293,7 +293,7 @@ class Case:
             found.agreed.append(f"{words}, stated {found.resolution:.3g}")
 
     def wrong_by(self, entry: tuple[int, int], error: float) -> Entry:
-        """The entry, wrong by at least so much, and by as little more as its number type allows."""
+        """The entry with an error of at least `error`, and as little more as its number type allows."""
         output, coordinate = entry
         exact, taken = (float(row(output)[coordinate]) for row in (self.subject.exact_row, self.subject.row))
         way, kind = self.rng.choice([-1.0, 1.0]), self.subject.dtype.type
@@ -305,7 +305,8 @@ class Case:
         return Entry(output, coordinate, added)
 
     def _stated(self, right: Result, entry: tuple[int, int]) -> float:
-        """The resolution that is stated for the entry's source, or for the whole by a commit that does not know it."""
+        """The resolution stated for the entry's source, or for the whole by a commit that does not state it by
+        source."""
         subject = self.subject
         if not hasattr(right, "resolution_of"):
             return right.resolution[1]
@@ -313,7 +314,7 @@ class Case:
         return float(right.resolution_of(sources[subject.place(entry[1])[0]].name))
 
     def _unit(self, tables: Sequence[Comparison], entry: tuple[int, int]) -> float:
-        """The error of the entry that is one in the unit of the finest table that it stands in."""
+        """The error of the entry that is 1 in the unit of the finest table that contains it."""
         output, coordinate = entry
         units = []
         for table in tables:
@@ -331,7 +332,7 @@ class Case:
         return self.tolerance.get("atol", 0.0) + self.tolerance.get("rtol", 0.0) * own
 
     def _spot(self, say: Callable[[str], None]) -> Outcome:
-        """The same of `spot_check`."""
+        """The outcome for `spot_check`."""
         subject, variables = self.subject, list(self.subject.variables)
         right = spot_checked(subject.function, variables, subject.taken)
         say(f"right: {right}")
@@ -368,7 +369,7 @@ def spot_checked(loss: Callable[[], Any], variables: list[Any], gradient: Callab
 
 @contextmanager
 def tables_kept() -> Iterator[list[Comparison]]:
-    """The tables that the results of checks sum up, of which only the result says how entries were compared."""
+    """The tables that the result of the latest check sums up; they show how entries were compared."""
     module = import_module("gradcheck.check")
     summarise, tables = module.summarise, list[Comparison]()
 
@@ -436,7 +437,7 @@ GROUPS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def size_of(inputs: int) -> str:
-    """The range of numbers of inputs that this one is counted in."""
+    """The range of `SIZES` in which a number of inputs is counted."""
     return next(f"{low:>4,d} to {high:,d}" for low, high in SIZES if inputs <= high)
 
 
@@ -456,7 +457,7 @@ def table(title: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def looked_at(seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The row of a case, as it is kept."""
+    """The row of a case, as it is kept in the file."""
     case = Case.of(seed)
     outcome, subject = case.outcome(say), case.subject
     return {

@@ -3,7 +3,7 @@
     python tests/benchmarks/rediscovery.py [--only TEXT ...] [--seeds 10] [--examples 100] [--shard 1/1] [--into FILE]
 
 Of each record the operation's own test is run in the record's mode, with each seed, until a finding matches the record
-or so many examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
+or --examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
 the run; those that no record explains are listed as `instead`. The table has in how many seeds it was found, after how
 many examples and seconds in the median, and the smallest graph. With --into, lines of JSON are added as they come, and
 what is there already is not run again.
@@ -43,7 +43,7 @@ SHRINKING = 10.0
 
 
 class Hunt:
-    """The test of one operation, with nothing left out of generation; `defects` are no findings.
+    """The test of one operation, with nothing left out of generation; matches of `defects` are no findings.
 
     `examples` and `seconds` are those until the first finding. One that is not of the `wanted` record, if there is one,
     is added to `instead` and passed over.
@@ -65,7 +65,7 @@ class Hunt:
         self.instead: list[str] = []
 
     def findings(self, start: int) -> list[Found]:
-        """What is found with one seed, shrunk."""
+        """The findings with one seed, shrunk."""
         began, found_one = time.perf_counter(), False
         nodes = NODES_IN_XLA if self.mode.mode == XLA else NODES if self.mode == PLAIN else NODES_IN_MODE
 
@@ -112,7 +112,7 @@ def leaves(error: BaseException) -> list[Found]:
 
 
 def rediscovered(defect: Defect, start: int, examples: int) -> dict[str, Any]:
-    """Whether one seed finds a record, after how much, and the smallest graph that it is shrunk to."""
+    """Whether one seed finds a record, after how many examples and seconds, and the smallest shrunk graph."""
     about = defect.signature
     others = [one for one in known.current(about.taken) if one.name != defect.name]
     hunt = Hunt(about.operation, about.order, mode=about.taken, defects=others, most=examples, wanted=defect)

@@ -1,4 +1,4 @@
-"""Rows of a long run, kept as lines of JSON in a file that the next run goes on with."""
+"""Rows of a long run, kept as lines of JSON in a file with which the next run continues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 Row = dict[str, Any]
 CRASHES = 2
-"""So many runs that end with a row, without a word, were ended by it."""
+"""Number of runs that have to end during a row before the row is taken to crash them."""
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +33,9 @@ class Rows:
                 self._done[key] = row
 
     def get(self, key: tuple[Any, ...], run: Callable[[], Row], *, fatal: Row | None = None) -> Row:
-        """The row of a key: that of the file, or what `run` gives without the key, which is added to the file.
+        """The row of a key: that of the file, or the result of `run`, which is added to the file with the key.
 
-        Where a row can be `fatal` to the process, it is noted when it begins; what has ended so many runs is `fatal`.
+        Where a row can be `fatal` to the process, its start is recorded; a row that has ended CRASHES runs is `fatal`.
         """
         if key in self._done:
             return self._done[key]

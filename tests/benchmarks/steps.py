@@ -1,4 +1,4 @@
-"""What `explain` and `assert_step` cost on a training step, with every optimizer of Keras, all in one run.
+"""The cost of `explain` and `assert_step` on a training step, with every optimizer of Keras, all in one run.
 
     python tests/benchmarks/steps.py [NAME ...] [--dtype float32] [--eagerly] [--traced]
 
@@ -24,9 +24,9 @@ import gradcheck
 
 RATE = 0.01
 REPEATS = 5
-"""A plain step is taken so many times; the fastest counts."""
+"""Number of times that a plain step is timed; the fastest counts."""
 WITHOUT = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer"}
-"""Classes of keras.optimizers that are none by themselves."""
+"""Classes of keras.optimizers that are not optimizers by themselves."""
 
 
 def optimizers() -> dict[str, Callable[[], Any]]:
@@ -49,7 +49,7 @@ def optimizers() -> dict[str, Callable[[], Any]]:
 
 
 def training_step(make: Callable[[], Any], dtype: str) -> Callable[[], Any]:
-    """A step of the model, which was trained for one."""
+    """A training step of the model, which has already made one."""
     keras.utils.set_random_seed(1)
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)

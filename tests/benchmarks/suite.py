@@ -42,7 +42,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Notes when an item began; the first one of a process carries what the collection has cost."""
+    """Records when an item begins; the first one of a process carries the cost of the collection."""
     collected = item.config.stash.get(BEGUN, None)
     if collected is not None:
         item.user_properties.append((COLLECTION, f"{collected:.3f}"))
@@ -53,7 +53,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """The report on the teardown, which the JUnit file takes its properties from, has the seconds of the item."""
+    """Adds an item's seconds to its teardown report, from which the JUnit file takes the properties."""
     if call.when == "teardown":
         item.user_properties.append((ITEM, f"{processor() - item.stash[BEGUN]:.4f}"))
     return (yield)
@@ -61,7 +61,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """The controller adds up what its workers have cost."""
+    """Adds up the cost of the workers, in the controller."""
     stash = node.config.stash
     stash[SPENT] = stash.get(SPENT, 0.0) + getattr(node, "workeroutput", {}).get(RUN, 0.0)
 
@@ -90,7 +90,7 @@ class Run:
 
 
 def read(path: Path, wall: bool) -> Run:
-    """A JUnit file; the clock's seconds where it has none of the processor, or where they are asked for."""
+    """Reads a JUnit file; takes wall-clock seconds if it has none of the processor, or if they are asked for."""
     root = ElementTree.parse(path).getroot()
     whole = root.find(f".//properties/property[@name='{RUN}']")
     of_processor = whole is not None and not wall

@@ -26,7 +26,7 @@ PROGRESS = 60.0
 
 @dataclass
 class Tally:
-    """What the programs of one seed came to."""
+    """The outcomes of the programs of one seed."""
 
     programs: int = 0
     traced: int = 0
@@ -47,7 +47,7 @@ class Tally:
 
 
 def kinds(program: Program) -> list[str]:
-    """What a program has: its kinds of statements, of tapes and of operations."""
+    """The features of a program: its kinds of statements, of tapes and of operations."""
     found = ["traced"] * program.traced
     found += ["variable, not trainable"] * any(not variable.trainable for variable in program.variables)
     for statement in program.statements():

@@ -113,8 +113,8 @@ SMALL_RUNS = (
             r"4 cases, 0 planted errors agree, 0 false alarms",
         ),
     ),
-    # Cases whose errors agreed once: of small outputs, small entries, cancelled terms, along a direction alone, by the
-    # rounding of float32, as a closer look allowed more than a first look states, and beyond a tolerance.
+    # Cases whose errors once agreed: of small outputs, small entries, cancelled terms, along one direction only, by the
+    # rounding of float32, as the detailed check allowed more than the screening states, and beyond a tolerance.
     SmallRun(
         "planted.py --only 57 66 84 97 117 120 189 243 2162 2323 2513",
         (r"1\.0 times: error .*", r"11 cases, 0 planted errors agree, 0 false alarms"),

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/tightness.py [--graphs 20] [--attempts 200] [--only TEXT] [--outside] [--into FILE]
 
-Of every region and order it draws graphs with an operation inside, while only that record is lifted, and takes the
-derivative in the record's mode, of the graph up to that operation, of the square of that (at order 2), and of the
-whole graph: one of them should be wrong for at least half of the decided ones (agree or mismatch). With --outside,
+For every region and order it draws graphs with an operation inside, with only that record lifted, and takes the
+derivative in the record's mode, of the graph up to that operation, of its square (at order 2), and of the whole graph:
+for at least half of the decided graphs (agree or mismatch), one of these should be wrong. With --outside,
 graphs with the region's operation that no region holds, all of which should agree. With --into, lines of JSON are added
 as they come, and what is there already is not run again.
 """
@@ -45,7 +45,7 @@ from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, left_out
 from gradcheck.result import Verdict
 
 PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "reshape", "transpose")
-"""What may stand around an operation whose region asks for certain ones before it."""
+"""Operations that may be drawn around one whose region requires certain operations before it."""
 CARRIERS = ("mul", "add", "subtract")
 NODES, NODES_IN_XLA = 4, 2
 SMALLER = "the derivative is itself below the rounding that is granted there, where it is as wrong (by a hundredth)"
@@ -56,12 +56,12 @@ EXPLAINED = {
 }
 """Records with regions that are right although fewer of their graphs are wrong than agree, and why."""
 FEW = 4
-"""Where fewer drawn graphs than so many are decided, the record's own graph with other numbers counts, too."""
+"""If fewer drawn graphs than this are decided, the record's own graph with other numbers counts, too."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A region of a record at one order, to be looked at by itself."""
+    """A region of a record at one order, to be measured alone."""
 
     defect: Defect
     number: int
@@ -87,14 +87,14 @@ class Case:
         before: Ancestry,
         arrival: Arrival | None = None,
     ) -> bool:
-        """Whether a node lies in the region, as far as is known of what arrives there; what is raised is not."""
+        """Whether a node lies in the region, given what is known of the arriving cotangent; errors count as met."""
         region = replace(self.region, arriving="" if arrival is None else self.region.arriving)
         return region.contains(op, attrs, arguments, self.order, before, arrival=arrival, error=region.error)
 
 
 @dataclass
 class Tally:
-    """What the graphs of one case came to; `shown` are those that contradict it."""
+    """The outcomes of the graphs of one case; `shown` are those that contradict it."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     shown: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ def variations(case: Case, count: int, seed: int) -> Iterator[Graph]:
 
 
 def up_to_the_region(case: Case, graph: Graph) -> Graph | None:
-    """The graph up to its first node inside of the case's region, whole if what arrives counts; None if none is."""
+    """The graph up to its first node inside the case's region, whole if arriving cotangents count; None if none is."""
     values, sources = values_of(graph), sources_of(graph)
     arriving: Sequence[Arrival | None] = [None] * graph.size
     if case.region.arriving:
@@ -175,7 +175,7 @@ def up_to_the_region(case: Case, graph: Graph) -> Graph | None:
 
 
 def looked_at(case: Case, graph: Graph, part: Graph | None) -> Iterator[Graph]:
-    """What is differentiated of a graph, the part that ends inside of the region first."""
+    """The graphs to differentiate, first the part that ends inside the region."""
     if part is not None:
         yield part
         if case.order == 2 and not case.region.arriving:
@@ -189,7 +189,7 @@ def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
     seen = set()
     for one in looked_at(case, graph, part):
         try:
-            with traced_anew():  # a function that has met other shapes may be traced for any
+            with traced_anew():  # a function that has seen other shapes may be traced for any
                 tried = trial.run(one, (case.order,), mode=case.mode)
         except (ValueError, tf.errors.OpError):  # the square of what cannot be squared
             continue
@@ -201,16 +201,17 @@ def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
 
 
 def arriving_cases(case: Case) -> list[Case]:
-    """The regions of what arrives, of any record, at the case's order: generation draws inside of them."""
+    """The regions with arriving cotangents, of any record, at the case's order: generation draws inside them."""
     return [one for one in cases(known.current(case.mode)) if one.region.arriving and one.order == case.order]
 
 
 class EnoughError(Exception):
-    """So many graphs as were asked for have been looked at."""
+    """The requested number of graphs has been checked."""
 
 
 def measured(case: Case, count: int, attempts: int, *, inside: bool = True, seed: int = 1) -> Tally:
-    """The verdicts on so many different graphs inside of a region, or outside of all, among so many drawn ones."""
+    """The verdicts on `count` different graphs inside a region, or outside of all, from at most `attempts` drawn
+    ones."""
     tally, met = Tally(), set[Graph]()
     unseen = [] if inside else arriving_cases(case)
 
@@ -238,7 +239,7 @@ def measured(case: Case, count: int, attempts: int, *, inside: bool = True, seed
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The measurement of every case that was asked for; those of an earlier run are not taken again."""
+    """The measurement of every case that was asked for; those of an earlier run are not repeated."""
     kept = resumed.Rows(options.into, "case")
 
     def run(case: Case) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A browser, pages of real findings, and what happened while one was shown."""
+"""A browser, pages of real findings, and a record of what happens while one is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "
 
 @dataclass
 class Shown:
-    """A page in the browser: the addresses it asked for, those that answered, and what it complained of."""
+    """A page in the browser: the addresses it requested, those that answered, and its console messages."""
 
     page: Any
     requests: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ def reports(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def _events(found: list[GraphFinding]) -> list[Any]:
-    """Events of a run of made-up counts, with every colour and state in it."""
+    """Events of a run with made-up counts, which has every colour and state."""
     counts: list[dict[str, int]] = [{"agree": 30}, {"agree": 3}, {"inconclusive": 9}, {"agree": 10, "mismatch": 1}]
     done = [
         OperationDone(name, order, counts[place % 4], 40, place % 3, 1.5, 10.0 ** -(place % 13))

@@ -47,7 +47,7 @@ def test_a_page_is_whole_quiet_and_as_wide_as_the_window(
 def test_every_text_stands_out_from_its_ground(
     reports: dict[str, Path], show: Callable[..., Any], name: str, scheme: str
 ) -> None:
-    """The contrast that WCAG 2 asks for, 4.5 to 1."""
+    """The contrast that WCAG 2 requires, 4.5 to 1."""
     assert show(reports[name], scheme).page.evaluate(CONTRASTS) == []
 
 

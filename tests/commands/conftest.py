@@ -35,7 +35,7 @@ def copied_record(folder: Path, record: str, **fields: Any) -> Path:
 
 @dataclass(frozen=True)
 class Said:
-    """What a command line printed, and its exit code."""
+    """The output of a command line, and its exit code."""
 
     code: int
     out: str
@@ -52,7 +52,7 @@ class Said:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Runs a command line, such as `call("replay", folder)`; a usage error of argparse counts, too."""
+    """Runs a command line in this process, such as `call("replay", folder)`; usage errors of argparse count, too."""
 
     def run(*arguments: object) -> Said:
         try:
@@ -66,7 +66,8 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 @pytest.fixture(autouse=True)
 def _at_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from the checkout, so that no command finds its reports by itself, nor the records that are installed."""
+    """A working directory outside the checkout, where no command finds its reports or the installed records by
+    itself."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: _none(tmp_path))
     monkeypatch.setattr("gradcheck.runtime._known", [])

@@ -54,7 +54,7 @@ def lazy():
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """A module of somebody's here, by a name of its own, and the records that are installed."""
+    """A user's module with a name of its own in the working directory, and the installed records."""
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
     name = f"audited_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(CODE.replace("{name}", name))

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm, given to every command: each is refused, and nothing happens."""
+"""Malicious files, given to every command: each is refused, and nothing happens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HTML = "<script>alert(1)</script>"
 
 
 class Executes:
-    """Unpickled, it leaves a file behind."""
+    """Leaves a folder behind when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return os.mkdir, ("EXECUTED",)
@@ -81,7 +81,7 @@ def changed(document: Any, way: tuple[Any, ...], value: Any) -> Any:
 
 
 def forge(path: Path, forgery: str, document: Any, wrap: Callable[[str], str] = str) -> None:
-    """Puts a forgery of a document at a path; `wrap` turns its text into that of the whole file."""
+    """Writes a forgery of a document to a path; `wrap` turns its text into that of the whole file."""
     if forgery in CHANGES:
         path.write_text(wrap(json.dumps(changed(document, *CHANGES[forgery]))))
     elif forgery in TEXTS:
@@ -107,7 +107,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 def refused(call: Any, folder: Path, *command: object) -> Any:
-    """Runs a command that has to fail, in words that a terminal can print, and without any effect."""
+    """Runs a command that has to fail with printable text and without any effect."""
     before = snapshot(folder)
     said = call(*command)
     assert snapshot(folder) == before
@@ -223,7 +223,7 @@ def test_what_is_wrong_in_none_of_these_ways_is_accepted(call: Any, tmp_path: Pa
 def test_html_and_control_characters_that_a_report_may_hold_are_harmless(
     call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
-    """A report may say what it likes in its texts; a terminal and a page must not obey it."""
+    """A report may have any text; a terminal and a page must not interpret it."""
     found = discovered(COMMITTED.stem)
     wrong = dataclasses.replace(found.findings[0], reason=f"\x1b[2J\u202e{HTML}", input=HTML)
     data = documents.plain(Report.of(dataclasses.replace(found, findings=(wrong,), description=f"\x1b[2J{HTML}")))

@@ -33,7 +33,7 @@ WITHOUT_TENSORFLOW = (
 
 
 def test_tensorflow_waits() -> None:
-    """In one process, one after the other: the first that loads it is named, and those after it."""
+    """In one process, one after the other: the first import that loads it is named, and those after it."""
     loaded = "print({*sys.modules} & {'tensorflow', 'keras'} or 'neither')"
     told = run("\n".join(["import sys", *(f"{source}\n{loaded}" for source in WITHOUT_TENSORFLOW)])).splitlines()
     assert dict(zip(WITHOUT_TENSORFLOW, told, strict=True)) == dict.fromkeys(WITHOUT_TENSORFLOW, "neither")

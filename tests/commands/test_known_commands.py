@@ -396,7 +396,7 @@ def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
 
 
 def traits(defect: Defect) -> set[tuple[str, object]]:
-    """The properties on which the way from a finding to a record depends, and its region's."""
+    """The properties that decide how a finding becomes a record, and those of its region."""
     about, regions = defect.signature, defect.regions
     text, _, argument = defect.description.partition(" in argument ")
     special = text if text in SPECIAL.values() else None

@@ -1,4 +1,4 @@
-"""The commands with documented behaviour that tapes do not keep, beside a known defect."""
+"""The commands on documented behaviour that tapes do not keep, beside a known defect."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def done(operation: str, order: int, *, seconds: float = 1.0, **counts: int) -> 
 
 @pytest.fixture
 def events(discovered: Callable[[str], GraphFinding]) -> list[Event]:
-    """What a run has to tell, in any order."""
+    """The events of a run, in any order."""
     return [
         done("sin", 1, agree=9, invalid=1),
         done("sin", 2, agree=8, inconclusive=2),
@@ -66,7 +66,7 @@ def events(discovered: Callable[[str], GraphFinding]) -> list[Event]:
 
 
 def run(folder: Path, files: Sequence[tuple[Started, Sequence[Event]]], seconds: float = 6.0) -> Path:
-    """A folder of reports with the events of some processes, which took so many seconds together."""
+    """A folder of reports with the events of some processes, which took `seconds` together."""
     for number, (first, events) in enumerate(files):
         with EventFile(folder / "events", f"worker{number}", first) as file:
             examples = sum(sum(event.counts.values()) for event in events if isinstance(event, OperationDone))
@@ -77,7 +77,7 @@ def run(folder: Path, files: Sequence[tuple[Started, Sequence[Event]]], seconds:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file's text, without the times."""
+    """The text of every file, without the times."""
     return {
         path.relative_to(folder).as_posix(): SECONDS.sub('"seconds": 0', path.read_text())
         for path in sorted(folder.rglob("*"))
@@ -147,7 +147,7 @@ def test_a_missing_shard_and_a_killed_process_are_told(call: Any, tmp_path: Path
 def test_a_folder_without_events_is_told_and_the_others_are_merged(
     call: Any, tmp_path: Path, events: list[Event]
 ) -> None:
-    """A shard whose processes never came to a test leaves its schedule, and no events."""
+    """A shard whose processes never reached a test leaves its schedule, but no events."""
     run(tmp_path / "one", [(started(), events)])
     (tmp_path / "two" / "events").mkdir(parents=True)
     (tmp_path / "two" / "schedule.json").write_text("{}")
@@ -184,7 +184,7 @@ def test_shards_are_counted_for_each_build(call: Any, tmp_path: Path) -> None:
 def test_a_finding_that_cannot_run_here_keeps_its_json_and_has_no_page(
     call: Any, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as one of an operation that only a later release of TensorFlow takes so."""
+    """Such as a finding with an operation that only a later release of TensorFlow accepts."""
     run(tmp_path / "one", [(started(), events)])
     output_of = recheck.output_of
 
@@ -367,5 +367,5 @@ def test_shards_that_the_plugin_ran_merge_into_the_run_without_shards(
     assert json.loads(call("coverage", "one", "two", "--json").out)["coverage"]["outcomes"]
     assert mine.keys() == theirs.keys()
     for name in mine:
-        if name not in ("index.html", "summary.md"):  # they show examples a second
+        if name not in ("index.html", "summary.md"):  # they show examples per second
             assert mine[name] == theirs[name], name

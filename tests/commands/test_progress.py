@@ -1,4 +1,4 @@
-"""The bar of a long check, on a terminal of its own."""
+"""The progress bar of a long check, on a terminal of its own."""
 
 from __future__ import annotations
 

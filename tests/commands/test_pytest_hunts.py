@@ -1,4 +1,4 @@
-"""What the plugin does with a hunt: operations, shards, budgets, events, JUnit's fields, progress."""
+"""The plugin in a hunt: operations, shards, budgets, events, JUnit's fields, progress."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_an_unknown_operation_of_a_project_is_refused_by_name(
 def test_names_of_the_catalogue_with_which_no_test_hunts_are_refused(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
-    """Such as a glob for an operation of the project, whose module no test imports, that fits one of TensorFlow's."""
+    """Such as a glob for an operation of the project, whose module no test imports, which matches one of
+    TensorFlow's."""
     pytester.makepyfile("def test_of_the_project(): pass")
     result = run_here(pytester, "--gradcheck-ops=*softmax", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -134,7 +135,7 @@ def test_a_module_that_the_controller_cannot_import_does_not_end_the_run_and_its
 def test_two_runs_that_begin_at_once_in_processes_of_one_number_have_names_of_their_own(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in containers that share a folder of reports."""
+    """As for containers that share a folder of reports."""
     monkeypatch.setattr("gradcheck.pytest_plugin.time.strftime", lambda *_: "20260101-000000")
     config = pytester.parseconfig("-p", "gradcheck.pytest_plugin")
     names = {configuration(config).name for _ in range(5)}
@@ -277,7 +278,7 @@ def test_a_terminal_shows_progress_and_ci_does_not(
 
 
 def in_terminal(command: list[str], folder: Path) -> str:
-    """What a command writes to a terminal."""
+    """The output of a command on a terminal."""
     import pty
 
     controller, terminal = pty.openpty()

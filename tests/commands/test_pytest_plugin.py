@@ -62,18 +62,18 @@ FINDING = """
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Runs the tests in a process; what is told of its machine is made up, which spares it TensorFlow."""
+    """Runs the tests in a process; the data of its machine are made up, which saves importing TensorFlow."""
     return pytester.runpytest_subprocess(*elsewhere(pytester), *arguments)
 
 
 def elsewhere(pytester: pytest.Pytester) -> tuple[str, ...]:
-    """The plugins of a run, among them one that this writes."""
+    """The plugins of a run, including one that is written here."""
     pytester.makepyfile(elsewhere=ELSEWHERE)
     return (*PLUGIN, "-p", "elsewhere")
 
 
 def run_here(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Runs the tests in this process (or its workers), and takes back what they plant in its modules."""
+    """Runs the tests in this process (or its workers), and undoes what they plant in its modules."""
     loaded: dict[str, Any] = {}
 
     class Loaded:
@@ -92,7 +92,7 @@ def run_here(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
         patch.setattr("xdist.plugin._sys_path", sys.path)  # that of workers
         result = pytester.runpytest_inprocess(*elsewhere(pytester), *arguments, plugins=[Loaded()])
     settings.load_profile(profile)
-    # Pytester takes away all modules that were not there before; TensorFlow cannot be loaded twice.
+    # Pytester removes all modules that were not there before; TensorFlow cannot be loaded twice.
     own = str(pytester.path)
     for name, module in loaded.items():
         if not str(getattr(module, "__file__", None)).startswith(own):

@@ -1,4 +1,4 @@
-"""`python -m gradcheck reach`: hunts in a process of its own, and shows what of TensorFlow's gradients ran."""
+"""`python -m gradcheck reach`: hunts in a process of its own, and shows which of TensorFlow's gradients ran."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def recorded(folder: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a run with few operations, which the first test makes."""
+    """The folder of a run with few operations, which the first test that needs it makes."""
     if not (folder / "gradients").is_dir():
         options = ("--ops", "reciprocal,cumsum", "--processes", 0, "--reports", folder, "--profile", "ci")
         with monkeypatch.context() as patched:
@@ -45,7 +45,7 @@ def recorded(folder: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module", autouse=True)
 def _each_run_is_held_against_the_source_once() -> Iterator[None]:
-    """Hundreds of functions of TensorFlow are parsed for it, and nearly all tests read the same run."""
+    """Parses TensorFlow's hundreds of functions once, since nearly all tests read the same run."""
     held: list[tuple[GradientRun, RunReach]] = []
 
     def once(run: GradientRun) -> RunReach:
@@ -106,7 +106,7 @@ def test_several_runs_are_put_together(recorded: Path, call: Callable[..., Any],
 
 
 def without_cumsum(recorded: Path, folder: Path, *names: str) -> None:
-    """The recorded run in another folder, in which the gradient of Cumsum never ran; also as runs of these names."""
+    """The recorded run in another folder, without the gradient of Cumsum; also as runs with these names."""
     (folder / "events").symlink_to(recorded / "events")
     (folder / "gradients").mkdir()
     (path,) = (recorded / "gradients").glob("*.json")
@@ -120,7 +120,7 @@ def without_cumsum(recorded: Path, folder: Path, *names: str) -> None:
 def test_what_an_earlier_run_drew_counts_among_several(
     recorded: Path, call: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The last of two runs drew nothing; the one before claims a gradient in vain."""
+    """The last of two runs drew nothing; the one before claims a gradient that never ran."""
     without_cumsum(recorded, tmp_path, "99990101-000000-1-main.json")
     claimed = [
         call("reach", "--read", "--json", "--runs", runs, "--reports", tmp_path).json["claimed_in_vain"]
@@ -189,7 +189,7 @@ def test_events_that_cannot_be_read_are_named(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, events: str
 ) -> None:
     earlier(tmp_path)
-    monkeypatch.setattr(reach_command, "reach_of", lambda _: None)  # nothing of it is shown
+    monkeypatch.setattr(reach_command, "reach_of", lambda _: None)  # its result is not shown
     (tmp_path / "elsewhere.jsonl").write_text('{"event": "applause"}\n')
     path = tmp_path / "events" / "a-main.jsonl"
     match events:
@@ -222,7 +222,7 @@ def test_a_read_only_folder_is_named(call: Callable[..., Any], recorded: Path, m
 
 
 def earlier(folder: Path) -> None:
-    """Puts what an earlier run recorded into a folder of reports."""
+    """Puts the record of an earlier run into a folder of reports."""
     (folder / "gradients").mkdir()
     run = GradientRun.of(cli.release(), {"Sin"}, set(), {})
     (folder / "gradients" / "a-main.json").write_text(documents.to_text(run))

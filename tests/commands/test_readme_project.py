@@ -1,4 +1,4 @@
-"""The examples of the README for Hypothesis: by themselves, and in a project of their own."""
+"""The examples of the README for Hypothesis: alone, and in a project of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ settings.load_profile("few")
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with the examples, and with one more function, whose gradient is wrong."""
+    """A folder with the examples, and another function whose gradient is wrong."""
     section = README.read_text(encoding="utf-8").split("## Inputs for your own Hypothesis tests\n")[1].split("\n## ")[0]
     code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
     assert code is not None
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _few_examples() -> Iterator[None]:
-    """A few examples of each test, with the usual deadline of Hypothesis."""
+    """Takes a few examples of each test, with Hypothesis's usual deadline."""
     before = settings.get_current_profile_name()
     few = settings(max_examples=4, derandomize=True, database=None, phases=[Phase.generate], deadline=200)
     settings.register_profile("few", few)

@@ -235,7 +235,7 @@ def test_a_usage_error_is_argparse_s(call: Any, arguments: tuple[str, ...]) -> N
 def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, limit: int, state: str, code: int
 ) -> None:
-    """The check is given a behaviour, in the fresh process only."""
+    """A behaviour is planted in the check, in the fresh process only."""
     first = Started(MACHINE, "ci", "7", "1/1", ())
     with EventFile(tmp_path / "reports" / "events", "main", first) as file:
         file.write(Crash.of("sin", 1, GRAPH, "killed by SIGABRT"))
@@ -255,7 +255,7 @@ def test_a_limit_that_is_none_is_refused(call: Any, limit: str) -> None:
 
 
 def crashed(folder: Path) -> None:
-    """Writes a run that has crashed."""
+    """Writes a run with a crash."""
     with EventFile(folder / "events", "main", Started(MACHINE, "ci", "7", "1/1", ())) as file:
         file.write(Crash.of("sin", 1, GRAPH, "killed by SIGABRT"))
 
@@ -276,7 +276,7 @@ def test_a_crash_that_cannot_be_run_again_is_undecided(
 
 @pytest.mark.parametrize("raised", [RuntimeError("no such thing"), SystemExit(0), SystemExit("no such thing")])
 def test_what_nobody_expects_is_no_verdict(call: Any, monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
-    """1 would say that a finding is still wrong, 0 that none is."""
+    """1 would mean that a finding is still wrong, 0 that none is."""
 
     def fail(*_: object, **__: object) -> None:
         raise raised
@@ -296,7 +296,7 @@ def test_a_module_of_ones_own_that_ends_the_process_is_named(call: Any, tmp_path
 
 
 def test_on_a_system_without_the_signals_and_locks_of_unix_the_command_line_works(tmp_path: Path) -> None:
-    """As Windows is; what crashed there is run nowhere, and undecided."""
+    """As on Windows; crashes are not run again there, and stay undecided."""
     crashed(tmp_path / "reports")
     code = """
 import signal, sys

@@ -1,4 +1,4 @@
-"""Rows inside the radius that was found: their bounds hold, and points near kinks, poles and edges are decided."""
+"""Stencils inside the radius that was found: their bounds hold, and points near kinks, poles and edges are decided."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nonsmooth(instrument: Callable[[str], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Edge:
-    """A function of x and its first two derivatives, on the side of the edge at which it is looked at."""
+    """A function of x and its first two derivatives, on the side of the edge from which it is approached."""
 
     f: Callable[[Array], Array]
     first: Callable[[Array], Array]
@@ -81,7 +81,8 @@ LOOKS = list(product((FIRST, CONFIRM), (1, 2), (True, False)))
 @pytest.mark.sliced
 @pytest.mark.parametrize("name", EDGES)
 def test_the_true_derivative_lies_within_the_bound(name: str) -> None:
-    """With each stencil, at each order, trusting or not: all of these looks, or one, the next edge the next one."""
+    """With each stencil, at each order, trusting or not: all of these combinations, or one, the next for the next
+    edge."""
     edge, outside, vague = EDGES[name], [], {}
     first = list(EDGES).index(name)
     for stencil, order, trusting in slices.sliced(LOOKS, lambda looks: [looks[first % len(looks)]]):
@@ -163,7 +164,7 @@ def test_one_coordinate_near_a_kink_among_many() -> None:
 
 @pytest.mark.parametrize("width", [1e-9, 1e-7, 1e-5])
 def test_a_row_inside_a_single_stair_accuses_nobody(width: float) -> None:
-    """The stairs hide a slope of one that autodiff has; inside of a stair the slope is a thousandth."""
+    """The stairs hide a slope of one, which autodiff has; inside a stair the slope is a thousandth."""
 
     @tf.custom_gradient
     def f(x: Any) -> Any:

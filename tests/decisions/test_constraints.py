@@ -1,4 +1,4 @@
-"""Constrained inputs: the maps of the constraints, right functions agree, planted errors are found and named."""
+"""Constrained inputs: the maps of the constraints; right functions agree, planted errors are found and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agreement is earned: an error that would change a source's derivative by a tenth of itself does not agree."""
+"""An agreement is earned: an error of a tenth of a source's derivative does not agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG = (0.0, -1.0, 1.1, 1.5)
 
 
 def scaled(factor: Any) -> Callable[[Any], Any]:
-    """The identity with a gradient that is so many times the right one."""
+    """The identity with a gradient that is `factor` times the right one."""
 
     @tf.custom_gradient
     def identity(x: tf.Tensor) -> Any:
@@ -30,7 +30,7 @@ def scaled(factor: Any) -> Callable[[Any], Any]:
 
 
 def shifted(error: Any) -> Callable[[Any], Any]:
-    """The sum of sines, and of exponentials of their sum, whose gradient is off by an error an element."""
+    """A sum of sines plus an exponential of the mean, with a gradient that is wrong by an error per element."""
 
     def total(x: tf.Tensor) -> Any:
         return tf.reduce_sum(tf.sin(x)) + tf.exp(tf.reduce_mean(x))
@@ -99,7 +99,7 @@ def test_a_derivative_of_zero_is_seen_to_be_zero() -> None:
 
 
 def test_a_large_input_without_a_derivative_hides_no_error_behind_its_size() -> None:
-    """1e-15 times the input is 1e-9, of a function that is 0.5 and knows nothing of that input."""
+    """1e-15 times the input is 1e-9, in a function with the value 0.5 that does not depend on that input."""
     for error, verdict in ((1e-15, "mismatch"), (0.0, "agree")):
 
         @tf.custom_gradient
@@ -110,7 +110,7 @@ def test_a_large_input_without_a_derivative_hides_no_error_behind_its_size() -> 
 
 
 def test_a_source_that_moves_nothing_but_rounding_is_seen_by_a_quick_look() -> None:
-    """A bias of all keys of an attention, on which its twelve outputs do not depend."""
+    """A bias of all keys of an attention layer, on which its twelve outputs do not depend."""
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(7)
     x, y = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3, 2))

@@ -1,4 +1,4 @@
-"""Functions of which one filter of verdicts decides, with which they have another verdict than without it."""
+"""Functions that a single filter of verdicts decides: without it, they have another verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTS = {
 
 
 def given(value: Any, slope: Any, curvature: Any) -> Any:
-    """A function whose gradient is `slope`, and the derivative of that `curvature`, whatever its values are."""
+    """A function with the gradient `slope`, whose derivative is `curvature`, whatever its values are."""
 
     @tf.custom_gradient
     def gradient(x: Any) -> Any:
@@ -46,17 +46,17 @@ def stairs(x: Any, width: float) -> Any:
 
 
 def small_stairs(x: Any) -> Any:
-    """It jumps by a part in 310,000 at 0.31, where 1e6 x is a whole number."""
+    """A function that jumps by a part in 310,000 at 0.31, where 1e6 x is a whole number."""
     return x * tf.floor(1e6 * x)
 
 
 def rough(right: Any) -> Any:
-    """A derivative that has lost all its digits: it scatters from one input to the next."""
+    """A derivative that has lost all of its digits: it scatters from one input to the next."""
     return lambda x: right(x) * (1.0 + 0.5 * tf.sin(1e18 * x))
 
 
 def bump(x: Any) -> Any:
-    """A slope that is 1e-9 wide at 1, finer than a row of usual steps."""
+    """A slope that is 1e-9 wide at 1, narrower than the usual steps."""
     near = (x - 1.0) * 1e9
     return 1e-9 * near * tf.exp(-(near**2))
 
@@ -72,7 +72,7 @@ def saddle(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A function at a point, what the verdict is, and what it is without the filter."""
+    """A function at a point, the verdict, and the verdict without the filter."""
 
     f: Callable[..., Any]
     x: Any
@@ -83,7 +83,7 @@ class Case:
 
 
 def saturated(x: Any) -> Any:
-    """In single precision tanh rounds to one, and its slope 1 - y**2 to nothing."""
+    """In single precision tanh rounds to one, and its slope 1 - y**2 to zero."""
     return tf.reduce_sum(tf.tanh(x)) - 1.0
 
 
@@ -153,7 +153,7 @@ CASES = {
 
 ELSEWHERE = {("VALUE_DIFFERENCES", "locally constant"), ("VALUE_DIFFERENCES", "low precision")}
 
-"""The one has a test of its own below; the other is the filter of that name in the other lists."""
+"""One has a test of its own below; the other is the filter of that name in the other lists."""
 
 
 def order_result(case: Case, order: int) -> OrderResult:
@@ -171,14 +171,14 @@ ONCE = [
     *(case for case in CASES if case[0] in ("FIRST_ORDER", "SWING")),
     *(("GRADIENT_DIFFERENCES", "unresolved slope"), ("VALUE_DIFFERENCES", "many small jumps")),
 ]
-"""Each filter that has a case, in one list of them."""
+"""Each filter that has a case, in one of the lists that contain it."""
 
 
 @slices.parametrized("name, removed", CASES, lambda _: ONCE)
 def test_the_verdict_is_another_one_without_the_filter(
     name: str, removed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --exhaustive: the test command looks at the verdict, of which the filter is the reason."""
+    """With --exhaustive: the test command only checks the verdict, for which the filter is the reason."""
     case, whole = CASES[name, removed], LISTS[name]
     order = 1 if name == "FIRST_ORDER" else 2
     found = order_result(case, order)
@@ -203,13 +203,13 @@ def test_what_a_decomposition_loses_of_small_elements_beside_large_ones_is_no_mi
 
 
 def test_a_power_beside_its_singular_point_is_no_mismatch() -> None:
-    """Of x ** w * w, by x and w at w = 0, the derivative is 0 within 1e-9 of x = 1e-9j; the usual row lies beyond."""
+    """The derivative of x ** w * w by x and w at w = 0 is 0 within 1e-9 of x = 1e-9j; the usual steps lie beyond."""
     result = check(lambda x, w: x**w * w, np.array([1e-9j, -4j, -9j]), np.array(0j), order=2).orders[2]
     assert (result.verdict, result.reasons) == (INCONCLUSIVE, ILL)
 
 
 def test_the_digits_that_a_complex_result_has_lost_are_lost_to_its_gradient() -> None:
-    """tanh(log x) is -1 + 2 x ** 2 near 0, and the gradient of tanh is 1 - y * y, of a y that is -1 but for 2e-11."""
+    """tanh(log x) is -1 + 2 x ** 2 near 0, and the gradient of tanh is 1 - y * y, where y is -1 up to 2e-11."""
     x = np.array([16j, 6.28j, -3.1e-6j])
     assert not check(lambda x: tf.tanh(tf.math.log(x)), x, order=2).findings
     faulty = given(lambda x: tf.tanh(tf.math.log(x)), lambda x: 4.01 * x / (1 + x * x) ** 2, tf.ones_like)
@@ -218,7 +218,7 @@ def test_the_digits_that_a_complex_result_has_lost_are_lost_to_its_gradient() ->
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_the_usual_row_steps_over_is_no_mismatch(order: int) -> None:
-    """The derivative by x[0] is -8e-11, of a transition 3e-9 wide before the finest step, 6e-9."""
+    """The derivative by x[0] is -8e-11, from a transition of width 3e-9 within the finest step, 6e-9."""
     result = check(lambda x: tf.math.erf((2.6 - 1e9 * x[0]) ** 2) * x[1], [0.0, 1.0], order=order).orders[order]
     assert (result.verdict, result.reasons, result.inconclusive) == (INCONCLUSIVE, ILL, 1)
 

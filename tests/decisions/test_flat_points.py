@@ -1,4 +1,4 @@
-"""Points where derivatives vanish, at which one side is flat, or that lie next to an edge of the domain."""
+"""Points where derivatives vanish, where one side is flat, or which lie next to an edge of the domain."""
 
 from __future__ import annotations
 

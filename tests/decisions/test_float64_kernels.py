@@ -1,4 +1,4 @@
-"""The kernels that exist in single precision only: the same functions in float64, and a verdict for what calls them."""
+"""Kernels that exist in single precision only: the same functions in float64, and verdicts on code that calls them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def drawn(shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
 
 
 def differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The results that have gradients: the first of several."""
+    """The first of several results, the one that has a gradient."""
     return lambda *inputs: tf.nest.flatten(f(*inputs))[0]
 
 
@@ -104,11 +104,11 @@ def test_the_same_function_in_float64(name: str) -> None:
 
 
 WRONG = {"BlockLSTM, clipped", "BlockLSTMV2"}
-"""TensorFlow's own gradients of these are wrong."""
+"""Kernels whose gradient in TensorFlow is wrong."""
 
 
 def one_of_each_kernel(names: Sequence[str]) -> Sequence[str]:
-    """Of several calls of the same kernels the first."""
+    """The first of several calls of the same kernels."""
     return list({frozenset(KERNELS[name][2]): name for name in reversed(names)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Graphs on which a check once raised a false alarm: none now, and a planted fault in them is found."""
+"""Graphs on which a check once raised a false alarm: none does now, and a planted fault in them is found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph(inputs: list[Any], *nodes: Node) -> Graph:
 
 
 def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
-    """1 / (x + sin x) at 1e5 turns by less than the rounding of 1 / 2e-5: differences only see 1 / x."""
+    """1 / (x + sin x) at 1e5 oscillates by less than the rounding of 1 / 2e-5: differences only see 1 / x."""
     hidden = graph(
         [[1e-5, 0.7, 1e5]],
         Node.of("sin", 0),
@@ -62,7 +62,7 @@ def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.Monkey
 
 
 def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> None:
-    """TensorFlow's fresnel_sin is 1/2 beyond 36974: its right derivative does not show in the values."""
+    """TensorFlow's fresnel_sin is 1/2 beyond 36974: its correct derivative does not show in the values."""
     stuck = graph([[3.3, -0.97, 1e5]], Node.of("rgb_to_yuv", 0), Node.of("fresnel_sin", 1), Node.of("square", 2))
     first = trial.run(stuck, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
@@ -72,7 +72,8 @@ def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> Non
 
 @pytest.mark.exhaustive
 def test_nor_is_it_one_at_a_kink() -> None:
-    """The smaller singular value is the rounding of the larger one, 1e10, and so is what becomes of its reciprocal."""
+    """The smaller singular value is the rounding error of the larger one, 1e10, and so is all that its reciprocal
+    gives."""
     rounded = graph(
         [
             [-7 - 31j, -2.5e9 - 3.1e-4j, -3.1e-4 - 3.1e-4j],
@@ -117,7 +118,7 @@ def test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_i
 def test_a_slope_that_is_wrong_at_one_tie_alone_is_a_mismatch(
     operation: str, behind: tuple[str, ...], factor: float
 ) -> None:
-    """Points beside it, where the tie holds as well, have right slopes: they do not show that its own is rounding."""
+    """Points beside it, where the tie holds, too, have right slopes: they do not show that its own is rounding."""
     tied = behind_a_tie(*behind)
     point = float(np.max(GraphProblem.evaluated(tied).intermediates[-2]))
 
@@ -134,7 +135,7 @@ def test_a_slope_that_is_wrong_at_one_tie_alone_is_a_mismatch(
 
 
 def test_at_a_tie_a_derivative_between_the_slopes_of_the_node_alone_is_no_mismatch() -> None:
-    """Of 7.3e6 and 1e7 quantization makes the same: moves of -0.5 and of 0, which are added, are below their digits."""
+    """Quantization maps 7.3e6 and 1e7 to the same value: added moves of -0.5 and 0 are below their digits."""
     x = [[[0.0, 12.5], [13.0, 7.3e6]], [[-3.1e-6, 700.0], [1e7, 1.0]]]
     tied = graph(
         [x, [-0.5, 0.0]],
@@ -152,7 +153,7 @@ def test_at_a_tie_a_derivative_between_the_slopes_of_the_node_alone_is_no_mismat
 
 
 def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
-    """A softmax of equal numbers is constant; at 1e5 autodiff of autodiff leaves 0 or 3.6e-12 of terms of 1e4."""
+    """A softmax of equal numbers is constant; at 1e5, autodiff of autodiff leaves 0 or 3.6e-12 of terms of size 1e4."""
     residue = graph(
         [[[1e5, 0.7, 0.7], [0.7, 0.7, 0.7]]],
         Node.of("broadcast_to_rank", 0),
@@ -163,7 +164,7 @@ def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
 
 
 def test_stairs_that_are_narrower_than_what_their_argument_has_lost_are_no_mismatch() -> None:
-    """1 / J0 is 4e4 here, but for 0.1: steps that show more than that span stairs, whose slope is another one."""
+    """1 / J0 is 4e4 here, up to 0.1: steps that show more than that span stairs, whose slope is another one."""
     lost = graph(
         [[-3.1e6, 1e9, -0.031], [3.3, -0.61, 0.93], [[4.2, 4.2, 1.62], [2.74, 3.3, 0.81]]],
         *(Node.of("where", 0, 1), Node.of("xlog1py", 3, 2), Node.of("idct", 4, norm="ortho", type=3)),
@@ -179,7 +180,8 @@ def test_stairs_that_are_narrower_than_what_their_argument_has_lost_are_no_misma
 
 
 def test_a_kink_that_the_values_cannot_show_is_no_mismatch() -> None:
-    """cosh x - x log(cosh x + 1e-7) of the first row is clipped at 1, but for 0 < x < 1e-7, where it falls by 1e-7."""
+    """cosh x - x log(cosh x + 1e-7) of the first row is clipped at 1 except for 0 < x < 1e-7, where it falls by
+    1e-7."""
     clipped = graph(
         [[[0.0, 0.0], [0.0, 2.0], [4.0, 0.0]]],
         *(Node.of("cosh", 0), Node.of("keras_poisson", 1, 0)),
@@ -281,7 +283,7 @@ def test_lost_digits_are_no_mismatch(name: str) -> None:
 
 @pytest.mark.parametrize("images", [[-0.3 + 0.7j, 0.37 - 0.61j], [-2.6 + 0.7j, 0.37 + 5.7j]])
 def test_stairs_that_no_lost_digits_explain_are_no_slope(images: list[complex]) -> None:
-    """Of a * floor(a / x) at a / x of -708 and -1723: between two stairs, hundreds apart, the derivative by x is 0."""
+    """a * floor(a / x) at a / x of -708 and -1723: between two stairs, hundreds apart, the derivative by x is 0."""
     drawn = Graph(
         (Input((1,), (-3.0 + 0j,), "complex128"), Input((2,), tuple(images), "complex128"), literal(0.5)),
         (
@@ -300,7 +302,7 @@ def test_stairs_that_no_lost_digits_explain_are_no_slope(images: list[complex]) 
 
 @pytest.mark.exhaustive
 def test_stairs_narrower_than_the_finest_steps_are_no_slope() -> None:
-    """Of y - 13 floor(y / 13) at 1.9e7, where y moves by 2.5e10 t, the slope by 13 is constant for 5e-10 t."""
+    """y - 13 floor(y / 13) at 1.9e7, where y moves by 2.5e10 t: the slope by 13 is constant for 5e-10 t."""
     drawn = Graph(
         (
             Input((1, 2), (730.0 - 88.5j, -3.1000000000000005e-09 - 1.5707963267948966j), "complex128"),
@@ -321,9 +323,9 @@ def test_stairs_narrower_than_the_finest_steps_are_no_slope() -> None:
 
 
 def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
-    """1 - sigmoid(29.2) has four digits left, and the row takes ndtri's stairs for what is not there: 0.8 % is missing.
+    """1 - sigmoid(29.2) has four digits left, and the stencil takes ndtri's stairs for a slope that is 0.8 % too small.
 
-    What quantizes is compared with a function that says by how much a point differs from the one that is checked.
+    A quantizing operation is compared with a function that knows how far a point is from the one that is checked.
     """
     drawn = graph(
         [[[-2.6, -2.17], [4.2, -3.4], [0.37, 5.7]]],
@@ -341,7 +343,7 @@ def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
 
 @pytest.mark.exhaustive
 def test_a_transition_within_the_finest_step_is_no_mismatch_though_it_passes_for_noise() -> None:
-    """mpmath has 3.86728447e-10 for what autodiff gives as 3.86728427e-10, and the differences as 2.8e-14."""
+    """By mpmath it is 3.86728447e-10; autodiff gives 3.86728427e-10, and the differences 2.8e-14."""
     inputs = [[[1.0, 0.0, 1.0]], [[0.01, 1e9, 1e6], [1e4, 7.3e4, -250.0]], [0.25, 4.0, 0.25], [[1e9, 7.3e6, 745.0]]]
     nodes = (
         *(Node.of("sin", 0), Node.of("keras_dot_attention", 4, 1, causal=False)),
@@ -353,7 +355,7 @@ def test_a_transition_within_the_finest_step_is_no_mismatch_though_it_passes_for
 
 
 def test_nor_is_one_whose_slope_the_finest_row_knows_to_a_ninth_alone() -> None:
-    """mpmath has -4.1167e-5 for what autodiff gives as -4.119e-5, and the differences of the gradient as 4e-13."""
+    """By mpmath it is -4.1167e-5; autodiff gives -4.119e-5, and the differences of the gradient 4e-13."""
     drawn = graph(
         [[[4.0, 0.0]], [[0.0, 0.25]], [[-3.1e-6, 7.3e9], [-2.5e6, -3.1e-6]]],
         Node.of("unsorted_segment_max", 0, ids=(0,)),
@@ -375,9 +377,9 @@ def test_nor_is_one_whose_slope_the_finest_row_knows_to_a_ninth_alone() -> None:
     ],
 )
 def test_the_derivative_of_a_gradient_that_is_rounding_is_no_mismatch(inputs: list[Any], before: list[Node]) -> None:
-    """At 1.8e7 one unit in the last place of 2 x F(x), of Dawson's F, is a quarter of the gradient 1 - 2 x F(x).
+    """At 1.8e7 an ulp of 2 x F(x), with Dawson's F, is a quarter of the gradient 1 - 2 x F(x).
 
-    The second derivative multiplies that by 2 x: autodiff has 1.9e-9 for 1 / x**3, which is 1.6e-22.
+    The second derivative multiplies that by 2 x: autodiff gives 1.9e-9 for 1 / x**3, which is 1.6e-22.
     """
     drawn = graph(inputs, *before, Node.of("dawsn", len(before)))
     assert trial.run(drawn).result.orders[2].verdict == Verdict.INCONCLUSIVE
@@ -408,7 +410,7 @@ def test_what_is_wrong_without_that_coordinate_is_wrong(orders: tuple[int, ...])
 
 @pytest.mark.exhaustive
 def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -> None:
-    """The norm has a kink at a solution of zero, which is 6e-13 beside one element of the matrix."""
+    """The norm has a kink at a solution of zero, which one element of the matrix reaches after 6e-13."""
     drawn = graph(
         [[[-2.0, 0.0], [0.0, 1.5]], [[1e6], [-3.1e-7]], 0.93, math.pi, [0.5]],
         Node.of("solve", 0, 1, adjoint=False),
@@ -425,7 +427,7 @@ def test_a_kink_nearer_than_the_finest_step_makes_no_second_derivative_wrong() -
 
 
 def test_leaps_within_the_finest_steps_make_no_slope_wrong() -> None:
-    """Where quotients are 5e11, steps pass many leaps; beside two others, which have slopes that can be told."""
+    """Where quotients are 5e11, steps pass many jumps; beside two other quotients, whose slopes can be decided."""
     divisors = [[[-9.4], [-4.7]], [[1e-7], [7.3e-4]]]
     drawn = graph([[[84256.40858597], [49999.15]], divisors], Node.of("keras_fmod", 0, 1))
     checked = trial.run(drawn, (1,))
@@ -439,7 +441,7 @@ def test_leaps_within_the_finest_steps_make_no_slope_wrong() -> None:
 
 
 def test_a_derivative_that_is_none_is_not_missing_where_steps_span_many_stairs() -> None:
-    """Of x * floor(x / y) at 10000 / 4.2, where x is rounded and none of its digits are known behind the point."""
+    """x * floor(x / y) at 10000 / 4.2, where x is rounded and none of its decimal places is known."""
     drawn = Graph(
         (
             Input((2, 3), (2 + 0j, 1 + 1j, 0j, 1j, 0.5 + 0j, 2 + 0j), "complex128"),

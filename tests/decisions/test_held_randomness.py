@@ -1,4 +1,4 @@
-"""Random numbers that a function draws are the same at every call, in float32 as in float64."""
+"""The random numbers that a function draws are the same in every call, in float32 as in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float32, float16, bfloat16: differences in float64 where that is possible, the derivative's own rounding measured."""
+"""float32, float16, bfloat16: differences in float64 if possible, and the derivative's own rounding is measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_differences_are_taken_in_float64(dtype: str) -> None:
     x = tf.constant([0.5, 1.5], dtype)
     result = check(f, x, order=2)
     assert result.verdict == "agree"
-    # What is left is the rounding of the low-precision derivative itself.
+    # What remains is the rounding of the low-precision derivative itself.
     assert result.resolution[1] <= 400 * ROUNDOFF[dtype] * exact(1.5)
     off = check(f, x, gradient=tf.constant([exact(0.5), exact(1.5) * (1 + 200 * ROUNDOFF[dtype])], tf.float64))
     assert [(finding.index, finding.kind) for finding in off.findings] == [((1,), Kind.WRONG_VALUE)]
@@ -105,7 +105,7 @@ def test_float16_is_decided_by_the_float64_form_of_its_trace() -> None:
 
 @tf.custom_gradient
 def versine(x: tf.Tensor) -> Any:
-    """Its backward pass computes 1 - cos(x)**2 for sin(x)**2, which next to 0 loses most of the digits of a float32."""
+    """Its backward pass computes 1 - cos(x)**2 for sin(x)**2, which near 0 loses most of the digits of a float32."""
     return (x - tf.sin(x) * tf.cos(x)) / 2, lambda upstream: upstream * (1 - tf.cos(x) ** 2)
 
 
@@ -170,7 +170,7 @@ def test_a_wrong_given_gradient_of_a_float32_variable_is_wrong_where_the_right_o
 
 @pytest.mark.parametrize("held", [False, True], ids=["input", "variable"])
 def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
-    """1 - tanh(x) ** 2 at -8.3 is 0 in float32, and 3e-7."""
+    """1 - tanh(x) ** 2 at -8.3 is 0 in float32 instead of 3e-7."""
 
     def verdict(values: list[float], factor: float) -> str:
         x = (tf.Variable if held else tf.constant)(np.array(values, np.float32))
@@ -194,7 +194,7 @@ def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
 def test_given_values_in_float32_are_granted_what_tensorflow_loses_and_no_more(
     size: int, factor: float, verdict: str
 ) -> None:
-    """The value is 1e3 times the derivatives, whose digits it does not take."""
+    """The value is 1e3 times the derivatives, but does not affect their digits."""
     w = tf.Variable(np.linspace(0.5, 1.5, size).astype(np.float32))
     given = [factor * tf.cos(w)]
     assert check(lambda: 1e3 + tf.reduce_sum(tf.sin(w)), variables=[w], gradient=given).verdict == verdict
@@ -202,7 +202,7 @@ def test_given_values_in_float32_are_granted_what_tensorflow_loses_and_no_more(
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (1.1, "mismatch")])
 def test_given_values_may_be_more_precise_than_tensorflow_s(factor: float, verdict: str) -> None:
-    """1 - tanh(x) ** 2 at 3 has lost three digits in float32, and 1 / cosh(x) ** 2 none."""
+    """1 - tanh(x) ** 2 at 3 has lost three digits in float32, 1 / cosh(x) ** 2 none."""
     w = tf.Variable(np.linspace(2.0, 4.0, 100).astype(np.float32))
     given = [(factor / np.cosh(w.numpy().astype(np.float64)) ** 2).astype(np.float32)]
     assert check(lambda: tf.reduce_sum(tf.tanh(w)), variables=[w], gradient=given).verdict == verdict
@@ -210,7 +210,7 @@ def test_given_values_may_be_more_precise_than_tensorflow_s(factor: float, verdi
 
 @pytest.mark.parametrize("factor", [1.0, 0.9])
 def test_a_wrong_given_gradient_is_not_made_up_for_by_the_rounding_of_the_others(factor: float) -> None:
-    """exp(0.3) rounds up in bfloat16 300 times, by a tenth of the derivative of v together."""
+    """exp(0.3) rounds up in bfloat16 300 times, together by a tenth of the derivative of v."""
     u, v, w = (tf.Variable(np.full(size, value, np.float32)) for size, value in ((30, 0.37), (4, 0.5), (300, 0.3)))
     signs = np.resize([100.0, -100.0], 30).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Large inputs: random probes from both sides find a single wrong entry, and say where."""
+"""Large inputs: random probes from both sides find a single wrong entry, and locate it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_too_many_kinked_outputs_are_left_and_said_so() -> None:
 
 
 def powers(error: float = 0.0, place: int = 0) -> Any:
-    """Squares, whose backward pass has one entry with a relative error."""
+    """Squares, with a backward pass that has a relative error in one entry."""
 
     @tf.custom_gradient
     def f(x: tf.Tensor) -> Any:
@@ -242,7 +242,7 @@ def test_a_fault_in_bfloat16_is_found_whichever_combinations_cancel(seed: int) -
 
 
 def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One gradient, whose inputs are not drawn a second time for second order; what is wrong is found all the same."""
+    """One gradient, whose inputs are not drawn a second time for second order; errors are still found."""
     cotangents: list[int] = []
     draws: list[Any] = []
     gradients = Function.gradients

@@ -1,4 +1,4 @@
-"""The first look: few values where autodiff agrees with a tight estimate, all that a verdict needs elsewhere."""
+"""The screening: few values where autodiff agrees with a tight estimate, all that a verdict needs elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICKLY, CLOSELY = len(QUICK.offsets), len(FIRST.offsets)
 
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many points were asked for, call by call, the point itself left out."""
+    """The number of points that were requested, call by call, without the point itself."""
     counts: list[int] = []
     values = Function._values
 
@@ -54,7 +54,8 @@ def test_so_do_probes(points: list[int]) -> None:
 
 
 def test_a_function_that_takes_its_time_is_called_a_few_times() -> None:
-    """Once to open it, once observed, twice for gradients, once for the trace, and three times to trust that."""
+    """Once to open it, once to observe it, twice for gradients, once for the trace, and three times to trust the
+    trace."""
     calls = []
 
     def f(x: Any) -> Any:

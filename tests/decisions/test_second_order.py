@@ -1,4 +1,4 @@
-"""Second derivatives of many inputs and outputs: few pairs of random vectors lose no wrong entry, and few calls do."""
+"""Second derivatives of many inputs and outputs: few pairs of random vectors, and few calls, miss no wrong entry."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.verdicts import check
 
 Array = np.ndarray[Any, Any]
 Entry = tuple[int, int, int, float]
-"""An output, the two inputs, and the error of that second derivative."""
+"""An output, two inputs, and the error of that second derivative."""
 
 
 def planted(matrix: Array, *errors: Entry) -> Any:
-    """y = sin(A x), whose first derivative is right, and whose second one is off by these errors."""
+    """y = sin(A x) with a correct first derivative and a second one with these errors."""
 
     @tf.custom_gradient
     def nothing(x: tf.Tensor, upstream: tf.Tensor) -> Any:
@@ -94,9 +94,9 @@ def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest
         wrong = check(planted(matrix, (3, first, second, 1e-4)), x, order=2)
         (finding,) = wrong.findings
         assert finding.element == f"x[{second}]"
-        assert wrong.orders[2].inconclusive == 0  # products that the entry explains are no question
+        assert wrong.orders[2].inconclusive == 0  # products that the entry explains are not inconclusive
         assert "at least this entry is wrong" in finding.reason
-        pair = (3, first, second, 1e-4), (3, second, first, -1e-4)  # nothing of this is seen along one direction twice
+        pair = (3, first, second, 1e-4), (3, second, first, -1e-4)  # these cancel along one direction taken twice
         assert first == second or check(planted(matrix, *pair), x, order=2).findings[0].index in ((first,), (second,))
 
 
@@ -130,7 +130,7 @@ def test_a_gradient_whose_derivative_is_its_own_contradicts_the_values_among_tho
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """At how many points gradients are taken, call by call."""
+    """The number of points at which gradients are taken, call by call."""
     counts, plain = [], Function.gradients_at
 
     def counted(self: Function, cotangent: Array, points: Array, left: LeftVectors | None = None) -> Array:
@@ -188,7 +188,7 @@ def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> No
 
 
 def test_what_is_far_off_is_confirmed_by_few_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That at the point, one perturbed (four if it moves nothing), a neighbour's or two, two perturbed gradients."""
+    """The one at the point, one perturbed (four if it moves nothing), a neighbour's or two, two perturbed gradients."""
     calls: list[str] = []
 
     def noted(name: str) -> Any:

@@ -1,4 +1,5 @@
-"""Matrices that are nearly singular: a kernel is right for one beside the given one, its gradient off by as much."""
+"""Nearly singular matrices: a kernel is right for a matrix next to the given one, and its gradient is off by as
+much."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_every_subgradient_is_accepted(slope: float) -> None:
 
 
 def test_slopes_that_one_row_only_takes_for_those_of_a_kink_allow_nothing() -> None:
-    """|x| (2 + sin(2 pi log4 |x|)) has no one-sided slopes at 0; a row of ratio 4 sees |x| times a number."""
+    """|x| (2 + sin(2 pi log4 |x|)) has no one-sided slopes at 0; steps of ratio 4 see |x| times a number."""
 
     def wavy(x: tf.Tensor) -> tf.Tensor:
         size = tf.abs(x)
@@ -275,7 +275,7 @@ def test_what_a_finer_row_shows_to_be_smooth_excuses_nothing(f: Any, slope: floa
 
 
 def test_a_branch_that_a_rounding_would_leave_hides_no_wrong_derivative() -> None:
-    """The difference of two arc tangents at x y = -1, where its formula divides by zero and a constant is chosen."""
+    """The difference of two arc tangents at x y = -1, where its formula divides by zero and a constant is selected."""
 
     def difference(x: Any, y: Any) -> Any:
         product, sign = x * y, tf.sign(x - y)

@@ -1,4 +1,4 @@
-"""Derivatives whose own differences are staircases: computed from a value near one, as y (1 - y)."""
+"""Derivatives whose own differences are staircases, since they are computed from a value near one, as y (1 - y)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second derivatives between two estimates: what each of the three says where it stands alone."""
+"""Second derivatives between two estimates: the verdict when one of the three stands alone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.verdicts import check
 
 
 def corner(size: float, width: float) -> Any:
-    """A corner, rounded within `width`, whose second derivative at its tip is size / width."""
+    """A corner rounded within `width`, whose second derivative at its tip is size / width."""
     return lambda x: tf.sin(x) + size * tf.sqrt((x - 1.0) ** 2 + width**2)
 
 
 def dent(size: float, width: float) -> Any:
-    """A dent as narrow, whose second derivative at its bottom is 2 size / width."""
+    """A dent of the same width, whose second derivative at its bottom is 2 size / width."""
 
     def f(x: Any) -> Any:
         near = (x - 1.0) / width
@@ -42,13 +42,13 @@ def dent(size: float, width: float) -> Any:
     slices.every(3),
 )
 def test_what_is_too_narrow_for_values_but_not_for_gradients_is_no_mismatch(f: Any) -> None:
-    """Right derivatives; in the values the narrow part is smaller than their rounding."""
+    """The derivatives are right; in the values, the narrow part is smaller than their rounding."""
     assert not check(f, np.array([1.0]), order=2).findings
 
 
 @slices.parametrized("f, narrow", product([corner, dent], [1e-5, 1e-7]), slices.every(3))
 def test_what_values_show_of_a_wrong_gradient_stays_a_mismatch(f: Any, narrow: float) -> None:
-    """The gradient of a narrow part that the values do not have, as wide as they can tell."""
+    """The gradient has a narrow part that the values lack, just wide enough for them to show it."""
 
     @tf.custom_gradient
     def without(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""In low precision coordinates far smaller than the others are looked at on wider rows, if nothing else shows them."""
+"""In low precision, coordinates far smaller than the others get wider stencils, if nothing else shows them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_small_bias_is_decided(size: float, factor: float) -> None:
 
 @slices.parametrized("size, factor", product(SMALL, (1.0, 1.01, 1.5)), slices.every(2))
 def test_a_small_bias_excuses_nothing(size: float, factor: float) -> None:
-    """With a float64 form, what cancelled terms may leave is told from the radius of a wider row, not from its size."""
+    """With a float64 form, the radius of a wider stencil, not the size, says what cancelled terms may leave."""
     x = tf.Variable(np.array([size, -1.3, 0.9], np.float32))
 
     def gradient() -> Any:

@@ -1,4 +1,4 @@
-"""Texts whose line numbers are found by the code that stands there."""
+"""Texts whose line numbers are found by the code on those lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def lines() -> Callable[..., str]:
-    """Puts line numbers into a text: `file.py:«code»` is the line of the program, or of its file, with that code."""
+    """Fills line numbers into a text: `file.py:«code»` is the line of the program, or of its file, with that code."""
 
     def put(program: Callable[..., Any], text: str) -> str:
         source, first = inspect.getsourcelines(program)

@@ -1,4 +1,4 @@
-"""Blame ends after ten times the time of the check that failed, and says how far it came."""
+"""Blame ends after ten times the time of the check that failed, and says how far it got."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def doubled(x: tf.Tensor) -> Any:
 
 
 def chain(x: Any) -> Any:
-    """Fifteen operations that are right behind a wrong one."""
+    """Fifteen correct operations after a wrong one."""
     y = doubled(x)
     for _ in range(15):
         y = tf.sin(y)
@@ -56,7 +56,7 @@ CHECKS: dict[str, Callable[[], Result]] = {
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_it_looks_at_what_the_time_allows_and_says_so(name: str, clock: Callable[[Callable[[], float]], None]) -> None:
-    # A second passes whenever somebody asks: one between the beginnings of the check and of blame.
+    # Each reading of the clock advances it by a second: one passes between the starts of the check and of blame.
     clock(map(float, itertools.count()).__next__)
     found = told(CHECKS[name]())
     assert found.cause is Cause.NOT_COMPARED
@@ -95,7 +95,7 @@ def test_time_is_the_checks_or_blames(clock: Callable[[Callable[[], float]], Non
         now[0] = 9.0
         time.refuse_more()
     now[0] = 9.5
-    # The check took 1.5, so that blame may take 15, of which it took 8.
+    # The check took 1.5 s, so that blame may take 15 s, of which it has used 8.
     with time.blaming():
         now[0] = 16.5
         time.refuse_more()

@@ -236,7 +236,7 @@ def last(result: Result) -> tuple[Cause | None, float | None]:
 
 
 EAGER = (state_beside, later_model, python_number, numpy_ufunc)
-"""Programs that no tf.function takes: they make variables inside, or use NumPy."""
+"""Programs that no tf.function accepts: they create variables inside, or use NumPy."""
 
 
 @slices.parametrized(
@@ -267,7 +267,7 @@ def test_a_function_below_the_tape_hides_nothing() -> None:
 
 
 def right() -> list[Code]:
-    """Programs of which nobody should complain."""
+    """Programs without any error to report."""
     table, ids = f64(np.arange(6.0).reshape(3, 2), "table"), tf.constant([0, 2, 2])
     step, unused = f64(0.0, "step", trainable=False), f64(1.0, "unused")
 

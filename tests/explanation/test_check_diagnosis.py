@@ -1,4 +1,4 @@
-"""The findings of check and assert_close carry the cause; it is looked for after a mismatch, and only then."""
+"""The findings of check and assert_close carry the cause; it is searched for after a mismatch, and only then."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_nothing_is_left_changed() -> None:
 
 
 def test_where_all_operations_are_right_it_does_not_accuse_their_composition() -> None:
-    """A pole 3e-7 beside the point, whose part of the slope lies below the rounding of 1e6 a step away."""
+    """A pole 3e-7 beside the point, whose share of the slope is below the rounding of 1e6 one step away."""
     (finding,) = check(lambda x: 1e6 + x - 1.27e-15 / ((x - 1000.0) + 2.88e-7), 1000.0).findings
     diagnosis = finding.diagnosis
     assert diagnosis is not None

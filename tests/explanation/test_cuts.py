@@ -1,4 +1,4 @@
-"""Where Python took a value out, among all the places at which it read one; and a source that nothing goes through."""
+"""Where Python took a value out, among all the places at which it read one; and a source that nothing depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What explain takes, what it refuses, and that it leaves everything alone."""
+"""Arguments that explain accepts and refuses; it leaves everything unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that enter in steps which small moves do not show, and sources that do not enter at all."""
+"""Sources whose effect is a staircase that small moves do not show, and sources that have no effect at all."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_what_rounding_hides_is_not_called_right() -> None:
 
 
 def test_a_small_source_that_cannot_be_seen_is_not_called_right() -> None:
-    """By itself it agrees, within more than its own size."""
+    """By itself it agrees, but only within more than its own size."""
     many = tf.Variable(np.linspace(0.1, 1.0, 8, dtype=np.float32), name="many")
 
     def code() -> Any:

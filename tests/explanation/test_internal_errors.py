@@ -51,7 +51,7 @@ def planted(*arguments: Any, **named: Any) -> NoReturn:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Plants an error in a part of the search, as it is for people."""
+    """Plants an error in a part of the search, handled as for users."""
 
     def plant(module: Any) -> None:
         monkeypatch.setattr(internal_errors, "raised", False)
@@ -159,7 +159,7 @@ def test_our_own_tests_see_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_code_itself_raises_is_no_internal_error() -> None:
-    """It would be raised here."""
+    """As an internal error, it would be raised here."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def refusing(x: Any) -> Any:
@@ -175,7 +175,7 @@ def test_what_the_code_itself_raises_is_no_internal_error() -> None:
 
 
 def test_weights_that_fit_no_replay_are_no_internal_error() -> None:
-    """Moved code chooses other elements, for which the weights of its derivative are too many."""
+    """Moved code selects other elements, for which its derivative has too many weights."""
 
     def chosen(x: Any) -> Any:
         with tf.GradientTape() as tape:

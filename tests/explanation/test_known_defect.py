@@ -67,7 +67,7 @@ def test_second_derivatives_have_records_of_their_own() -> None:
 
 
 def test_a_kernel_that_its_gradient_runs_anew_leaves_the_call_to_be_named() -> None:
-    """The derivative of Svd goes through another Svd; by itself a single value has a kink where two are equal."""
+    """The derivative of Svd runs another Svd; a single singular value has a kink where two are equal."""
 
     def nuclear(x: Any) -> Any:
         return tf.keras.ops.norm(x, ord="nuc", axis=(-2, -1))
@@ -92,7 +92,7 @@ def test_a_second_derivative_whose_first_is_wrong_has_the_same_cause() -> None:
     "name", ["BatchNormalization", "LayerNormalization", "GroupNormalization"], lambda names: names[-1:]
 )
 def test_every_wrong_entry_of_a_layer_has_the_cause(name: str) -> None:
-    """The outputs of a batch that is normalized have a constant sum, whose derivatives say nothing."""
+    """The outputs of a normalized batch have a constant sum, whose derivatives show nothing."""
     options = {"groups": 2} if name == "GroupNormalization" else {}
     layer = getattr(tf.keras.layers, name)(dtype="float64", **options)
     x = np.random.default_rng(0).normal(size=(3, 4))

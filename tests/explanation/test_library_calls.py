@@ -1,4 +1,4 @@
-"""Calls of public functions made of several kernels: audit, check and explain name them inside of a region only."""
+"""Calls of public functions made of several kernels: audit, check and explain name them only inside a region."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MATRIX = np.array([[1.0, 0.3], [0.2, 2.0]])
 
 
 class Call(NamedTuple):
-    """A function, an argument inside of the region of a record and one outside, and the order that is wrong inside."""
+    """A function, an argument inside the region of a record and one outside, and the order that is wrong inside."""
 
     record: str
     function: str
@@ -106,7 +106,7 @@ def isotonic(x: Any) -> Any:
 
 
 def inside(f: Any, *inputs: Any) -> set[tuple[str, str, int]]:
-    """The functions and records in whose regions the code lies, and at which order."""
+    """The functions and records in whose regions the code lies, and the orders."""
     found = gradcheck.audit(f, *inputs).inside
     return {(one.kernel, each.defect.name, each.order) for one in found for each in one.defects if each.inside}
 

@@ -1,4 +1,4 @@
-"""Steps that update variables between one tape and the next: what is part of a derivative, and what is not."""
+"""Steps that update variables between one tape and the next: what belongs to a derivative, and what does not."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ LOOPS = {
 
 @pytest.fixture
 def fresh() -> None:
-    """A process that took no derivative yet: TensorFlow keeps the ones and zeros of the first."""
+    """A process that has taken no derivative yet: TensorFlow caches the ones and zeros of the first one."""
     for cache in (context.context().ones_rank_cache(), context.context().zeros_cache()):
         cache.flush()
 
@@ -198,7 +198,7 @@ def test_a_value_that_was_stored_before_the_tape_is_lost_where_the_tape_sees_not
 
 
 def test_an_update_inside_of_the_tape_is_a_part_of_its_derivative() -> None:
-    """An inner step of meta-learning, taken by assigning."""
+    """An inner step of meta-learning, made by assignment."""
     start, w = f64(1.5, "start"), f64(0.5, "w")
 
     def step() -> Any:

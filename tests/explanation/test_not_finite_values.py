@@ -1,4 +1,5 @@
-"""A value that is NaN or infinite: the operation that made it of finite numbers is named, or what came in."""
+"""A value that is NaN or infinite: the operation that made it from finite numbers is named, or the input that had
+it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ROWS = tf.constant([[1.0, np.nan], [2.0, 3.0]], tf.float64)
 
 
 def origin(f: Function, x: Any) -> Diagnosis:
-    """Where explain says that the value comes from."""
+    """The operation that explain names as the origin of the value."""
     (source,) = explain(f, tf.constant(x, tf.float64)).sources
     assert source.right is None
     assert source.diagnosis is not None
@@ -80,7 +81,7 @@ MADE: dict[str, tuple[Function, list[float], str, str, str]] = {
     "a custom gradient": (doubled_logarithm, [1.0, -1.0], "tf.math.log", "nan at x[1] = -1", "keep x above 0"),
     "a variable between": (held, [1.0, -1.0], "tf.math.log", "nan at x[1] = -1", "keep x above 0"),
 }
-"""Functions with the name of what makes NaN or infinity, of what, and a part of the remedy."""
+"""Functions with the operation that makes NaN or infinity, at which value, and a part of the remedy."""
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -96,7 +97,7 @@ def test_the_operation_that_made_it_is_named(name: str) -> None:
 
 
 def test_what_does_not_reach_the_value_is_not_blamed() -> None:
-    """Neither what tf.where leaves out, nor what a slice does, nor infinity of which a number is made again."""
+    """Values that tf.where or a slice leaves out, and an infinity from which a finite number is made."""
 
     def left_out(x: Any) -> Any:
         logs = tf.where(x > 0, tf.math.log(x), 0.0)

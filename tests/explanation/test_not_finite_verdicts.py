@@ -1,4 +1,4 @@
-"""In less than float64 as well, explain says of NaN what check says of it."""
+"""Below float64, too, explain says the same about NaN as check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
 
 
 def explained(f: Callable[[Any], Any], x: Any) -> Result:
-    """What explain says of a training step with this loss."""
+    """The result of explain for a training step with this loss."""
     variable = tf.Variable(x, name="x")
 
     def step() -> Any:

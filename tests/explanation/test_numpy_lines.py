@@ -1,4 +1,4 @@
-"""The line on which NumPy took a tensor's memory, unseen, among all lines that mention NumPy or Python numbers."""
+"""The line on which NumPy read a tensor's memory unseen, among all lines that mention NumPy or Python numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ran outside of the tape is named by the line that can be moved into its block."""
+"""A computation outside the tape is named by the line that can be moved into its block."""
 
 from __future__ import annotations
 

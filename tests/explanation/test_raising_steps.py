@@ -1,4 +1,4 @@
-"""Code that raises because a gradient is None is explained; what cannot be is refused by name."""
+"""Code that raises because a gradient is None is explained; code that cannot be explained is refused by name."""
 
 from __future__ import annotations
 

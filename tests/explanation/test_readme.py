@@ -1,4 +1,4 @@
-"""The first two screens of the README are what happens."""
+"""The first two screens of the README show what happens."""
 
 from __future__ import annotations
 

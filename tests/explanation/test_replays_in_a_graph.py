@@ -1,4 +1,4 @@
-"""Replays for the differences may come from a graph of the code, if its targets are those of eager replays."""
+"""Replays for the differences may come from a graph of the code, if its targets equal those of eager replays."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_verdict_is_that_of_replays(name: str, factor: float, graphs: list[b
 
 
 def test_a_model_in_training(graphs: list[bool]) -> None:
-    """Moving averages, seeds and metrics that the graph moves are put back before every replay, and in the end."""
+    """Moving averages, seeds and metrics that the graph changes are restored before every replay, and at the end."""
     keras.utils.set_random_seed(2)
     normalization = keras.layers.BatchNormalization(center=False, scale=False)
     layers = [keras.layers.Dense(1, "tanh", use_bias=False), normalization, keras.layers.Dropout(0.3)]

@@ -1,4 +1,4 @@
-"""What is wrong inside of a function of a saved model is named, with the line that calls the function."""
+"""An error inside a function of a saved model is named, with the line that calls the function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def doubled(x: Any) -> Any:
 
 
 class Functions(tf.Module):
-    """Right and wrong ones."""
+    """Correct and wrong functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Functions(tf.Module):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The functions as they come back."""
+    """The functions after loading."""
     folder = str(tmp_path_factory.mktemp("saved"))
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
     functions = Functions()
@@ -62,7 +62,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def explained(restored: Any, read: Any = tf.identity) -> Diagnosis:
-    """What explain says of a training step with a function that was loaded, at a zero."""
+    """The diagnosis of explain for a training step with a loaded function, at a zero."""
     source = tf.Variable([1.0, 0.0, 1.25], dtype=tf.float64, name="source")
 
     def step() -> Any:

@@ -1,4 +1,4 @@
-"""Every scenario, as people wrote it, and the exact text that the person sees who asks why.
+"""Every scenario, as users wrote it, and the exact text that explains it.
 
 The texts stand in scenarios.txt, where `file.py:«code»` means the line of this file on which the code stands.
 """
@@ -439,7 +439,7 @@ TRACED = {
     "d11": ("v1: None, unconnected (the target does not depend on it, but on v0)", "v1: 0, right"),
     "d13": ("", REFUSED),
 }
-"""What is different inside of a tf.function: its conditional gives zeros for None, and it refuses NumPy."""
+"""The differences inside a tf.function: its conditional gives zeros for None, and it refuses NumPy."""
 
 
 LOST = {
@@ -464,7 +464,7 @@ ALIKE = {"a1", "b1", "d1", "d2", "d5", "d8", "d10"}
     lambda _: zip([name for name in PROGRAMS if name not in ALIKE], cycle((False, True))),
 )
 def test_what_the_person_sees(name: str, traced: bool, lines: Callable[..., str]) -> None:
-    """In eager code and inside of a tf.function, which take turns in the test command."""
+    """In eager code and inside a tf.function, which take turns in the test command."""
     program = PROGRAMS[name]
     wanted = lines(program, TEXTS[name])
     if traced:

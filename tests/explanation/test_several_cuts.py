@@ -1,4 +1,4 @@
-"""Paths with several cuts, and tf.stop_gradient as people write it, in code with and without its text."""
+"""Paths with several cuts, and tf.stop_gradient as users write it, in code with and without its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many sources of one derivative: which are wrong, and how much is looked at for that."""
+"""Many sources of one derivative: which ones are wrong, and how many are searched to find that out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def half_wrong(x: Any) -> Any:
 
 
 def explained(wrong: set[int], activation: Any = half_wrong) -> Result:
-    """What explain says of a training step with so many layers, of which some have another activation."""
+    """The result of explain for a training step of LAYERS layers, some of them with another activation."""
     rng = np.random.default_rng(0)
     kernels = [tf.Variable(np.linalg.qr(rng.normal(size=(2, 2)))[0], name=f"kernel{i}") for i in range(LAYERS)]
     biases = [tf.Variable(0.1 * rng.normal(size=2), name=f"bias{i}") for i in range(LAYERS)]

@@ -1,4 +1,4 @@
-"""Sources without a gradient that the target does not change with: what is said of them, by every way to ask."""
+"""Sources without a gradient that do not change the target: what every entry point says about them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def told(step: Callable[[], Any]) -> SourceResult:
 
 
 class Scaled(keras.layers.Layer):  # type: ignore[misc]
-    """Computes with a weight once, when it is built."""
+    """Computes with a weight only once, when it is built."""
 
     def build(self, shape: Any) -> None:
         self.log_scale = self.add_weight(name="log_scale", shape=shape[-1:])
@@ -70,7 +70,7 @@ class Scaled(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Normal:
-    """Computes with its parameters once, when it is made."""
+    """Computes with its parameters only once, when it is created."""
 
     def __init__(self, loc: Any, log_scale: Any) -> None:
         self.loc, self.scale = loc, tf.exp(log_scale)

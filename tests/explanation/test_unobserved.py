@@ -1,4 +1,4 @@
-"""A step gives the same while it is looked at as unobserved, bit for bit, None included."""
+"""A step gives the same results when it is observed as when it is not, bit for bit, None included."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def drawn() -> Step:
 
 
 def kept(code: Step) -> Step:
-    """Code that trains a variable of its module, which begins anew."""
+    """Code that trains a variable of its module, reset to its start."""
     test_causes.x.assign(1.5)
     test_causes.y.assign(2.0)
     return code
@@ -92,10 +92,10 @@ CODES = {code.__name__: partial(kept, code) for code in (*test_causes.CAUSES, *t
 STEPS: dict[str, Make] = {**test_scenarios.PROGRAMS, **CODES, **OWN}
 
 DRAWING = {"random", "drawn"}
-"""A tf.function that draws is run eagerly, as a note says, and draws other numbers there."""
+"""A tf.function that draws runs eagerly, as a note says, and draws other numbers there."""
 
 ENDLESS = {"python_function"}
-"""A generator expression over a data set ends in eager code alone."""
+"""A generator expression over a data set ends only in eager code."""
 
 
 def made(make: Make, traced: bool) -> Step:
@@ -115,7 +115,7 @@ def _sliced(one: Any) -> bool:
 
 
 def observed(step: Step) -> tuple[Step, list[Any]]:
-    """The step, and what each of its runs gives, or raises."""
+    """The step, and what each of its runs returns or raises."""
     runs: list[Any] = []
     note = runs.append  # the list itself would be put back
 
@@ -145,7 +145,7 @@ def cases() -> list[tuple[str, bool]]:
 
 @slices.parametrized(("name", "traced"), cases(), lambda found: [*((name, False) for name in OWN), *found[3:-8:21]])
 def test_explain_sees_what_the_step_gives(name: str, traced: bool) -> None:
-    """One of its runs gives the same bits; in the first, functions run eagerly, of which the last digits may differ."""
+    """One of its runs gives the same bits; in the first one functions run eagerly, where the last digits may differ."""
     alone = unobserved(made(STEPS[name], traced))
     step, runs = observed(made(STEPS[name], traced))
     try:
@@ -161,7 +161,7 @@ def test_explain_sees_what_the_step_gives(name: str, traced: bool) -> None:
 
 
 def assert_near(one: Any, other: Any) -> None:
-    """Assert that two runs gave the same but for the last digits, None in the same places, or raised the same."""
+    """Assert that two runs gave the same up to the last digits, None in the same places, or raised the same."""
     if isinstance(other, type):
         assert one is other
         return
@@ -173,7 +173,7 @@ def assert_near(one: Any, other: Any) -> None:
 
 
 def penalised(x: tf.Variable) -> Any:
-    """A loss with a gradient of its own, of which nothing may change while differences are taken."""
+    """A loss with a gradient of its own, none of which may change while differences are taken."""
     with tf.GradientTape() as tape:
         y = tf.reduce_sum(tf.sin(x) ** 2)
     return y + tf.reduce_sum(tape.gradient(y, x) ** 2)

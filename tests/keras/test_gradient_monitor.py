@@ -1,4 +1,4 @@
-"""The callback that watches a training: what it finds, what it says, and that the training is the same with it."""
+"""The callback that watches a training: its findings, its messages, and that the training is unchanged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def convolutional() -> Any:
 
 
 class TwoLosses(keras.Model):
-    """Trains two halves with a tape each, the second with a penalty of its own gradient."""
+    """Trains two halves with one tape each, the second with a penalty on its own gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any
 
 
 class Logged(keras.Model):
-    """Reads what it computed, which no graph can."""
+    """Reads a value that it computed, which no graph can do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -346,7 +346,7 @@ def test_a_model_without_a_tape_is_told() -> None:
 
 
 def failing(kind: type[BaseException] = ZeroDivisionError, times: int = 99) -> Any:
-    """What stands in for a function and raises, so many times; it keeps its calls."""
+    """A stand-in for a function, which raises `times` times and counts its calls."""
 
     def fail(*_: Any, **__: Any) -> Any:
         fail.calls += 1  # type: ignore[attr-defined]
@@ -369,7 +369,7 @@ class Trained:
         self.alone, _, _ = self.weights()
 
     def weights(self, *callbacks: Any) -> tuple[list[Any], dict[str, list[float]], list[str]]:
-        """The weights then, the history, and what was said of the gradients."""
+        """The weights after a training, the history, and the warnings about gradients."""
         keras.utils.set_random_seed(1)
         self.model.set_weights(self.start)
         rows = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)

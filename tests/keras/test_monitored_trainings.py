@@ -1,4 +1,4 @@
-"""Odd models, data and trainings: each is trained with a monitor bit for bit as without it."""
+"""Unusual models, data and trainings: each is trained bit for bit the same with a monitor as without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAID = (InconclusiveWarning, MismatchWarning)
 ROWS = 24
 
 Training = tuple[Any, dict[str, Any]]
-"""A compiled model, and what its fit is given."""
+"""A compiled model, and the arguments of its fit."""
 
 
 def numbers(*shape: int, kind: Any = np.float32) -> Any:
@@ -115,14 +115,14 @@ def by_python_parity(model: Any, x: Any, y: Any) -> Any:
 
 
 def every_third(model: Any, x: Any, y: Any) -> Any:
-    """Takes a derivative of every third batch."""
+    """Takes a derivative of every third batch only."""
     model.count.assign_add(1)
     due = model.count.value % 3 == 0
     return {"loss": tf.cond(due, lambda: model.moved(model.first, x, y), lambda: tf.reduce_mean(model.first(x)))}
 
 
 def accumulated(model: Any, x: Any, y: Any) -> Any:
-    """Updates with the gradients of three batches."""
+    """Updates with the summed gradients of three batches."""
     loss, gradients = model.taken(model.first, x, y)
     model.count.assign_add(1)
     if model.made is None:
@@ -234,7 +234,7 @@ def host_function(x: Any) -> Any:
 
 
 class Counting(kl.Layer):
-    """Counts its calls in a variable and in Python, and is louder with each."""
+    """Counts its calls in a variable and in Python, and scales its output with the count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -319,7 +319,7 @@ def datasets(kind: str) -> Training:
 
 
 class Sparse(keras.Model):
-    """Takes sparse and ragged tensors as they come."""
+    """Takes sparse and ragged tensors as they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -351,7 +351,7 @@ class Stopping(keras.callbacks.Callback):
 
 
 class Rescaling(keras.callbacks.Callback):
-    """Moves the weights and the rate, and another train_function in place."""
+    """Changes the weights and the learning rate, and replaces train_function."""
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.model.optimizer.learning_rate = 0.01 / (1 + batch)
@@ -498,11 +498,11 @@ SAYS = {
     "complex weights": "complex128; real variables were expected",
     "numpy_function": "went through NumPy",
 }
-"""What the monitor tells of some; of the others it tells nothing, and all that it sees agrees."""
+"""The monitor's messages for some trainings; for the others there is none, and all that it checks agrees."""
 
 
 def trained(make: Callable[[], Training], *callbacks: Any) -> tuple[list[Any], dict[str, list[float]], Any]:
-    """The weights after a training, its history without the monitor's own numbers, and what the model counted."""
+    """The weights after a training, its history without the monitor's own numbers, and the model's counts."""
     keras.utils.set_random_seed(1)
     model, given = make()
     given["callbacks"] = [*given.get("callbacks", ()), *callbacks]

@@ -1,4 +1,4 @@
-"""A gradient of a Keras network in the middle of a training, held against a few differences of its loss."""
+"""A gradient of a Keras network in the middle of a training, compared with a few differences of its loss."""
 
 from __future__ import annotations
 

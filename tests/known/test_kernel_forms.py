@@ -1,4 +1,4 @@
-"""Which kernel an operation of the catalogue is: found by running it, left out where no single one is at fault."""
+"""The kernel of an operation of the catalogue: found by running it, and left out where no single kernel is at fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFECTS = {one.name: one for one in records.DEFECTS}
 
 
 def found(name: str) -> tuple[KernelForm, ...]:
-    """The kernels that are found for a record which names none."""
+    """The kernels that are found for a record without any."""
     return with_kernels(structs.replace(DEFECTS[name], kernels=())).kernels
 
 

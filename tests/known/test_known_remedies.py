@@ -1,4 +1,4 @@
-"""A plain record advises what to write instead, which tests/properties/test_known.py runs, or has a reason why not."""
+"""A plain record has a remedy, which tests/properties/test_known.py runs, or there is a reason why it has none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHOUT = {
     "truncated-normal-bounds": "an implicit derivative, which takes a custom gradient",
     "max-pool3d-ties": "any subgradient would do",
 }
-"""Root causes for whose plain records there is no short remedy, with the reason."""
+"""Root causes whose plain records have no short remedy, with the reason."""
 
 
 def test_a_plain_defect_has_a_remedy_or_a_reason() -> None:

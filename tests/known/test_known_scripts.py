@@ -1,4 +1,4 @@
-"""The script of every known defect shows what is wrong, in a process of its own that has nothing of ours."""
+"""The script of every known defect shows the error, in a process of its own without gradcheck."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ for name, text in json.load(sys.stdin).items():
 
 
 def told(defects: list[Defect]) -> dict[str, str]:
-    """The last line that each of some scripts prints; they run one after the other (TensorFlow loads slowly)."""
+    """The last line that each script prints; they run in one process, one after the other, as TensorFlow loads
+    slowly."""
     scripts = json.dumps({defect.name: script_of(defect) for defect in defects})
     command = [sys.executable, "-I", "-c", RUNNER]
     done = subprocess.run(command, input=scripts, capture_output=True, text=True, check=True)

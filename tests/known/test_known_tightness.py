@@ -1,6 +1,6 @@
 """Regions of known defects are tight: most of what lies inside is wrong, and what lies just outside is right.
 
-Three graphs a record, of the plain derivatives; `tests/benchmarks/tightness.py` draws more, of every region and mode.
+Three graphs per record of plain derivatives; `tests/benchmarks/tightness.py` draws more, for every region and mode.
 """
 
 from __future__ import annotations

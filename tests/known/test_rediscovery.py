@@ -1,4 +1,4 @@
-"""Two defects of TensorFlow 2.21 are found without being told where, by the operation's own test, from any seed."""
+"""Two defects of TensorFlow 2.21 are found without any hint, by the operation's own test, from any seed."""
 
 from __future__ import annotations
 

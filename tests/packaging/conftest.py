@@ -21,7 +21,7 @@ RESIDUE = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command away from this test run: none of its settings, no PYTHONPATH, nothing from the network."""
+    """Runs a command independently of this test run: none of its settings, no PYTHONPATH, no network."""
     ours = ("PYTEST_", "PYTHON", "GRADCHECK_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -31,14 +31,14 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def succeed(*command: str | Path, cwd: Path) -> str:
-    """As `run`, and it has to succeed; the output."""
+    """The output of a command that has to succeed, run as by `run`."""
     done = run(*command, cwd=cwd)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def copy_sources(folder: Path) -> Path:
-    """A copy of what a distribution is made from, without anything that an earlier build left behind."""
+    """A copy of the sources of a distribution, without anything that an earlier build left behind."""
     folder.mkdir(parents=True)
     for name in SOURCES:
         source = ROOT / name
@@ -59,13 +59,13 @@ class Distributions:
 
 
 def build(source: Path, output: Path, *kinds: str) -> None:
-    """Builds the kinds of distribution ("--wheel", "--sdist") with the setuptools that is installed."""
+    """Builds the kinds of distribution ("--wheel", "--sdist") with the installed setuptools."""
     succeed(sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", output, source, cwd=output.parent)
 
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Makes a folder of a name in the first process of the run that needs it; the others wait until it is made."""
+    """Makes a named folder in the first process of the run that needs it; the others wait until it is made."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -97,7 +97,7 @@ def distributions(once: Callable[[str, Callable[[Path], object]], Path]) -> Dist
 
 @dataclass(frozen=True)
 class Environment:
-    """A fresh virtual environment; what gradcheck depends on is seen through it, gradcheck itself is not."""
+    """A fresh virtual environment that sees gradcheck's dependencies, but not gradcheck itself."""
 
     prefix: Path
 
@@ -107,8 +107,8 @@ class Environment:
         return self.prefix / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     def install(self, *arguments: str | Path) -> None:
-        """Installs gradcheck with the pip of the outer environment, without looking at any index."""
-        # --force-reinstall: pip sees the outer environment's gradcheck, of the same version, and would be content.
+        """Installs gradcheck with the pip of the outer environment, without any index."""
+        # --force-reinstall: pip sees the outer environment's gradcheck, of the same version, and would do nothing.
         pip = (sys.executable, "-m", "pip", "--python", self.python, "install", "--force-reinstall", "--no-deps")
         succeed(*pip, "--no-build-isolation", *arguments, cwd=self.prefix)
 
@@ -142,7 +142,7 @@ def installed(distributions: Distributions, once: Callable[[str, Callable[[Path]
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A working directory from which neither the checkout nor its copy is in sight."""
+    """A working directory from which neither the checkout nor its copy can be seen."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""What a wheel and a source distribution hold."""
+"""The contents of a wheel and a source distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wheel, source distribution and editable install, each used from a foreign working directory."""
+"""Wheel, source distribution and editable install, each used from another working directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import slices
 from .conftest import ROOT, Distributions, Environment, copy_sources, run, succeed
 
 TESTS = "test_gradients.py"
-# Fails by design: what the author of a wrong gradient gets to see.
+# Fails by design, to show what the author of a wrong gradient sees.
 FAILS = "test_wrong_gradient_fails"
 PROBE = """
 import json, sys
@@ -49,9 +49,9 @@ EXPECTED = {
 
 
 def probe(environment: Environment, elsewhere: Path, package: Path, beside: Path, *, whole: bool) -> None:
-    """Imports the installed package, which has to come from `package`, and what is mapped into it from `beside`.
+    """Imports the installed package, which has to come from `package`, and the folders mapped into it, from `beside`.
 
-    The `whole` of it is with TensorFlow, which takes most of the time.
+    With `whole`, TensorFlow is imported, too, which takes most of the time.
     """
     options = ["whole"] * whole
     seen = json.loads(succeed(environment.python, "-c", PROBE, *options, cwd=elsewhere).splitlines()[-1])

@@ -1,4 +1,4 @@
-"""A project of its own hunts with its own operations, by its own CI script and with the installed wheel alone."""
+"""A project hunts with its own operations, by its own CI script and with only the installed wheel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def checked(project: Path, environment: Environment) -> subprocess.CompletedProcess[str]:
-    """Its CI script."""
+    """The run of its CI script."""
     path = f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}"
     return run("env", f"PATH={path}", "bash", project / "ci.sh", *VERBOSE, cwd=project)
 

@@ -51,5 +51,5 @@ def hunted() -> Callable[..., GraphFinding | None]:
 
 @pytest.fixture
 def plant() -> Callable[[str, Fault], Any]:
-    """Inside of what it returns, the gradient of `op` is `fault(right, op, *cotangents)`."""
+    """A function that returns a context in which the gradient of `op` is `fault(right, op, *cotangents)`."""
     return lambda op, fault: planted([op], lambda right: partial(fault, right))

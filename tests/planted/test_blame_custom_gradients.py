@@ -1,4 +1,4 @@
-"""Wrong custom gradients in the middle of models: each is blamed by its name, on the line where it is defined."""
+"""Wrong custom gradients in the middle of models: each is blamed by name, on the line where it is defined."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def mirrored(x: Any) -> Any:
 
 @tf.custom_gradient
 def nearly(x: Any) -> Any:
-    """Is off by a thousandth."""
+    """Is wrong by a thousandth."""
     return tf.tanh(x), lambda dy: 1.001 * dy * (1 - tf.tanh(x) ** 2)
 
 
 @tf.custom_gradient
 def upstreamless(x: Any) -> Any:
-    """Forgets what comes from above."""
+    """Forgets the incoming cotangent."""
     return tf.exp(-(x**2)), lambda dy: -2 * x * tf.exp(-(x**2))
 
 
@@ -53,7 +53,7 @@ def centred(x: Any) -> Any:
 
 @tf.custom_gradient
 def normalised(x: Any) -> Any:
-    """Takes the norm for a constant."""
+    """Treats the norm as a constant."""
     norm = tf.sqrt(tf.reduce_sum(x**2, -1, keepdims=True) + 1)
     return x / norm, lambda dy: dy / norm
 
@@ -66,7 +66,7 @@ def float64(layer: type[Any], *arguments: Any, **options: Any) -> Any:
 
 
 class Activated(keras.layers.Layer):  # type: ignore[misc]
-    """A layer of somebody's own."""
+    """A user's own layer."""
 
     def __init__(self, activation: Activation) -> None:
         super().__init__(dtype="float64")
@@ -128,7 +128,7 @@ def diagnosis_of(result: Result) -> Diagnosis:
 
 
 def assert_blamed(diagnosis: Diagnosis, function: Any) -> None:
-    """The function under tf.custom_gradient is blamed, on its line, and the text says what was looked at."""
+    """The function under tf.custom_gradient is blamed, on its line, and the text says what was checked."""
     name = function.__name__
     assert diagnosis.cause is Cause.CUSTOM_GRADIENT, diagnosis
     assert diagnosis.place is not None
@@ -154,7 +154,7 @@ def test_in_the_middle_of_a_model(architecture: Any, fault: Any) -> None:
 
 
 def one_layer() -> tuple[Any, Any]:
-    """A model with the function behind a layer of one weight, and three rows."""
+    """A model with the function after a layer with one weight, and three rows."""
     dense = float64(keras.layers.Dense, 1, use_bias=False)
     model, x = keras.Sequential([dense, Activated(gated)]), NUMBERS.normal(size=(3, 1))
     model(x)
@@ -191,7 +191,7 @@ def test_in_a_train_step_of_keras() -> None:
 
 @slices.parametrized(("shape", "factor"), product([None, (3, 1)], [1.0, 2.0]), slices.every(3))
 def test_that_gives_rows(shape: Any, factor: float) -> None:
-    """Rows that know the shape of their table, or not: tapes and optimizers take both."""
+    """Rows with or without the shape of their table: tapes and optimizers accept both."""
     rows = tf.constant([0, 2, 2])
 
     @tf.custom_gradient
@@ -268,7 +268,7 @@ def test_with_variables_of_its_own() -> None:
 
 
 def test_in_what_is_recomputed() -> None:
-    """Nothing sees into it, but it is the code of somebody, and no operation of TensorFlow that is wrong."""
+    """Its inside cannot be seen, but it is user code, and not a wrong operation of TensorFlow."""
 
     def block(x: Any) -> Any:
         return gated(x) ** 2
@@ -303,7 +303,7 @@ def test_that_is_wrong_when_differentiated_again() -> None:
 
 @slices.parametrized(("layers", "width"), [(20, 3), (100, 8)], lambda cases: cases[:1])
 def test_many_layers(layers: int, width: int) -> None:
-    """Finding the one operation takes at most ten times the gradients that the check takes which failed."""
+    """Finding the one operation takes at most ten times as many gradients as the check that failed."""
     kernels = [np.linalg.qr(NUMBERS.normal(size=(width, width)))[0] for _ in range(layers)]
     x, taken = NUMBERS.normal(size=(2, width)), Counter[str]()
 

@@ -1,4 +1,4 @@
-"""NaN by each of the classic ways, in models: the operation that makes it is named, and what to write instead."""
+"""NaN made in each of the classic ways, in models: the operation that makes it is named, and a remedy."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ WAYS: dict[Any, tuple[str, str, str]] = {
     divided: ("RealDiv", "h / h", "tf.math.divide_no_nan"),
     pole: ("Lgamma", "tf.math.lgamma(h)", "away from the poles"),
 }
-"""Functions with the operation that makes NaN or infinity, what stands on its line, and the remedy."""
+"""Functions with the operation that makes NaN or infinity, the code on its line, and the remedy."""
 
 
 def assert_traced(diagnosis: Diagnosis, operation: str, line: str, remedy: str) -> None:
@@ -240,7 +240,7 @@ def test_at_second_order() -> None:
     ids=lambda way: way.__name__,
 )
 def test_at_second_order_of_what_is_not_finite_at_first(way: Any) -> None:
-    """The operation of the model is named, not those that TensorFlow's gradient of it is made of."""
+    """The operation of the model is named, not those that TensorFlow's gradient of it consists of."""
     result = explain(gradient_penalty(way, variable(KERNEL)))
     for diagnosis in (source.diagnosis for source in result.sources):
         assert diagnosis is not None
@@ -257,7 +257,7 @@ def test_in_the_second_order_of_check(way: Any) -> None:
 
 
 def test_the_remedies_work() -> None:
-    """What the texts advise has a finite gradient that differences agree with, where they are conclusive."""
+    """The recommended code has a finite gradient that agrees with differences, where these are conclusive."""
     x = np.array([0.0, 0.5, 2.0])
 
     def safe_logarithm(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Faults in the gradients registered for operations, and TensorFlow's own: blamed by name, on the line of the call."""
+"""Faults in the registered gradients of operations, and TensorFlow's own: blamed by name, on the line of the call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Plant = Callable[[str, Any], Any]
 
 
 def larger(right: Any, node: Any, *cotangents: Any) -> Any:
-    """The gradient that is registered, its parts a tenth too large."""
+    """The registered gradient, with its parts a tenth too large."""
     parts = right(node, *cotangents)
     many = isinstance(parts, (list, tuple))
     changed = [part if part is None else _scaled(part) for part in (parts if many else [parts])]
@@ -156,7 +156,7 @@ MODELS = (
 
 
 def marked(function: Any) -> tuple[str, str]:
-    """The line of a function that ends with a comment, and the name in that."""
+    """The line of a function that ends with a comment, and the name in the comment."""
     line = next(line for line in inspect.getsource(function).splitlines() if "  # " in line)
     return line.strip(), line.split("  # ")[1]
 
@@ -325,7 +325,7 @@ class Cumulated(tf.Module):  # type: ignore[misc]
 
 
 def diagnosis_of_saved(folder: Any) -> Diagnosis:
-    """The diagnosis of a function that was saved, whose place is the line that calls it."""
+    """The diagnosis of a saved function, whose place is the line that calls it."""
     tf.saved_model.save(Cumulated(), str(folder))
     model = tf.saved_model.load(str(folder))
     diagnosis = diagnosis_of(check(lambda x: tf.reduce_sum(tf.tanh(model(x))), WITH_ZEROS))

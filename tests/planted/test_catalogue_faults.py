@@ -1,4 +1,4 @@
-"""Wrong gradients planted in TensorFlow's registry: found, named, and shrunk to next to nothing."""
+"""Wrong gradients planted in TensorFlow's registry: found, named, and shrunk to nearly nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unreduced(_right: Any, op: Any, cotangent: Any) -> Any:
 
 
 def transposed(right: Any, op: Any, cotangent: Any) -> Any:
-    """Multiplies by the second matrix where it should by its transpose; right for symmetric ones."""
+    """Multiplies by the second matrix instead of its transpose; right for symmetric ones."""
     parts = right(op, cotangent)
     b = op.inputs[1]
     square = b.shape[-1] == b.shape[-2]
@@ -95,7 +95,7 @@ def test_a_wrong_second_derivative_behind_a_right_first(plant: Any, hunted: Any)
 
 
 def test_a_tiny_error_of_a_tiny_gradient(plant: Any, hunted: Any) -> None:
-    """An absolute error of 1e-9 where the gradient itself is 1e-7: no absolute tolerance would have seen it."""
+    """An absolute error of 1e-9 in a gradient of 1e-7, which no absolute tolerance would have seen."""
     graph = Graph((Input((1,), (-16.118,)),), (Node.of("exp", 0),))
     assert trial.run(graph, (1,)).result.verdict != Verdict.MISMATCH
 
@@ -109,7 +109,7 @@ def test_a_tiny_error_of_a_tiny_gradient(plant: Any, hunted: Any) -> None:
 
 
 def test_a_fault_that_no_node_has_by_itself(plant: Any) -> None:
-    """A gradient that is wrong for IndexedSlices alone: only another operation's gradient hands it those."""
+    """A gradient that is wrong only for IndexedSlices, which it only gets from another operation's gradient."""
 
     def slices_doubled(right: Any, op: Any, cotangent: Any) -> Any:
         factor = 2.0 if isinstance(cotangent, tf.IndexedSlices) else 1.0

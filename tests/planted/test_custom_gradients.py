@@ -1,4 +1,4 @@
-"""Gradients that are wrong on purpose: each is found, by its kind, at its element, and the right ones are not named."""
+"""Intentionally wrong gradients: each is found, with its kind and element, and the right ones are not reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def planted(forward: Any, backward: Any) -> Any:
 
 
 def one_element(change: Any) -> Any:
-    """tanh, whose derivative `change` spoils at element 1."""
+    """tanh, whose derivative `change` alters at element 1."""
     spoilt = np.array([False, True, False])
 
     def backward(upstream: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""What rounding excuses, held against mpmath: right functions that lose digits, and errors planted among them."""
+"""Errors that rounding excuses, compared with mpmath: right functions that lose digits, and errors planted in them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.verdicts import check
 Array = np.ndarray[Any, Any]
 
 POINTS, SHARE = 12, 1 if slices.whole else 2
-"""Of the points that are drawn for a formula, the test command takes one in so many."""
+"""Points drawn for a formula, of which the test command takes one in SHARE."""
 
 
 class Exact:
-    """mpmath by the names that TensorFlow has."""
+    """mpmath by TensorFlow's names."""
 
     exp, log, sin, cos, cosh, sinh, sqrt, tanh = (
         *(mpmath.exp, mpmath.log, mpmath.sin, mpmath.cos),
@@ -40,7 +40,7 @@ class Exact:
 
 
 class Lossy(NamedTuple):
-    """A formula in a module of functions, and the magnitudes between which its points are drawn around a centre."""
+    """A formula in a module of functions, and the range of magnitudes around a centre in which its points are drawn."""
 
     formula: Callable[[Any, Any], Any]
     low: float
@@ -64,7 +64,7 @@ class Lossy(NamedTuple):
 
 
 def expanded(_: Any, x: Any) -> Any:
-    """(x - 1)**5, as nobody should write it."""
+    """(x - 1)**5, in a form that loses digits."""
     return x * (x * (x * (x * (x - 5.0) + 10.0) - 10.0) + 5.0) - 1.0
 
 
@@ -88,7 +88,7 @@ LOSSY = {
 
 
 def compared(f: Callable[[Any], Any], x: Array) -> Comparison:
-    """The entries of f at the points x, each of which has its own output."""
+    """The entries of f at the points x, each with its own output."""
     each = np.eye(x.size)
     return compare_first(open_function(f, (x,), None), each, each, Tolerance())
 
@@ -100,7 +100,7 @@ def comparison_of(name: str) -> Comparison:
 
 
 def entries(table: Comparison) -> tuple[Array, Array, Array]:
-    """Which points agree, autodiff's values there, and by how much they might be off: a bound and a rounding each."""
+    """Which points agree, autodiff's values there, and their possible errors: a bound and a rounding each."""
     agree = np.diagonal(table.where(Verdict.AGREE))
     return agree, np.diagonal(table.autodiff)[agree], np.diagonal(table.allowed)[agree] / EXCLUSION
 
@@ -128,7 +128,7 @@ def test_what_is_granted_covers_the_true_error(name: str) -> None:
 
 @pytest.mark.sliced
 def test_no_more_is_granted_than_the_values_ask_for() -> None:
-    """Where digits are lost, in the median less than 2,000 times the true error: 600 was seen."""
+    """Where digits are lost, the median allowance is less than 2,000 times the true error: 600 was observed."""
     ratios = []
     for name, lossy in LOSSY.items():
         agree, autodiff, granted = entries(comparison_of(name))
@@ -148,7 +148,7 @@ def test_an_error_above_what_is_stated_never_agrees(name: str) -> None:
 
 @pytest.mark.sliced
 def test_errors_above_what_is_stated_are_found() -> None:
-    """At thirty times what is stated, 89 % are; the others are inconclusive, or agree within more than they are."""
+    """At thirty times the stated resolution, 89 % are; the others are inconclusive, or agree within more than that."""
     found: list[bool] = []
     names = slices.sliced(LOSSY, lambda names: names[2::5])
     for name in names:
@@ -159,7 +159,7 @@ def test_errors_above_what_is_stated_are_found() -> None:
 
 
 def spoilt(name: str, times: float) -> tuple[Comparison, Array]:
-    """The comparison with errors so many times what agreement states as its resolution, and these (0: no agreement)."""
+    """The comparison with errors of `times` the stated resolution, and these errors (0: no agreement)."""
     x = LOSSY[name].points()
     agree, _, granted = entries(comparison_of(name))
     error = np.zeros(x.size)
@@ -171,7 +171,8 @@ ORDERS = (1, 2)
 
 
 def beside_a_saturated_probability(x: tf.Tensor) -> tf.Tensor:
-    """Its derivative by the larger logit is that of asinh, 2 / size, and what the row leaves of terms of log(size)."""
+    """Its derivative by the larger logit is that of asinh, 2 / size, plus what the steps leave of terms of
+    log(size)."""
     small, large = tf.unstack(tf.nn.log_softmax(x))
     return tf.asinh(small) * (2.0 + large)
 
@@ -224,7 +225,7 @@ def behind_a_probability(name: str) -> Callable[[Any], Any]:
 def test_what_single_precision_rounds_away_behind_a_probability_is_not_called_wrong(
     name: str, largest: float, order: int
 ) -> None:
-    """Where one probability rounds to one, its slope p (1 - p) is lost in the backward pass alone, around."""
+    """Where one probability rounds to one, its slope p (1 - p) is lost around the point, in the backward pass alone."""
     x = np.array([largest, 3.0, -1.0], np.float32)
     assert check(behind_a_probability(name), x, order=order).verdict != Verdict.MISMATCH
 

@@ -1,9 +1,9 @@
-"""Derivatives that are wrong at one isolated point: where an input, or what becomes of it, has exactly a special value.
+"""Derivatives that are wrong at one isolated point: where an input, or a value computed from it, is exactly special.
 
 Every factor at every place, for functions and for graphs of the hunt, and at both orders; the shapes take turns, so
 that each meets every factor and every place. In the test command each place has one factor in a function and another
-one in a graph, and the orders take turns. A fault of the first order spoils the gradient, and with it the second
-derivative; one of the second order only the latter.
+one in a graph, and the orders take turns. A fault of first order affects the gradient, and with it the second
+derivative; one of second order only the latter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ELSEWHERE = 0.7310585786300049
 
 
 class Fault(NamedTuple):
-    """A factor of the derivative of one order at a place, of so much of the input."""
+    """A factor of the derivative of one order at a place, in some elements of the input."""
 
     factor: float
     place: float | str
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
         return f"{self.factor:.10g}, {self.place}, {self.shape}, order {self.order}"
 
     def seen_in(self, result: OrderResult) -> bool:
-        """Whether it was found and named, or is smaller than what the result says that it resolves."""
+        """Whether it was found and named, or is smaller than the stated resolution of the result."""
         kind = Kind.NON_FINITE if np.isnan(self.factor) else Kind.WRONG_VALUE
         if result.verdict == Verdict.MISMATCH:
             return {finding.kind for finding in result.findings} == {kind}
@@ -62,7 +62,7 @@ class Fault(NamedTuple):
         return tf.where(self.there(x), _with_derivative_times(self.factor, right), right)
 
     def values(self) -> np.ndarray[Any, Any]:
-        """What the spoilt operation is given."""
+        """The input of the faulty operation."""
         value = 3.0 if self.place == INTEGER else 1.25 if self.place == TIE else float(self.place)
         if self.place == TIE:
             return np.array([value, value] if self.shape != "one of a vector" else [value, ELSEWHERE, -1.7, value])
@@ -72,7 +72,7 @@ class Fault(NamedTuple):
 
 
 class FromThereOn(Fault):
-    """A fault on one side of the place, and there: a formula that changes, where the function does not."""
+    """A fault on one side of the place, and at it: a formula that changes where the function does not."""
 
     def there(self, x: Any) -> Any:
         return x >= tf.constant(self.place, x.dtype)
@@ -95,7 +95,7 @@ IN_FLOAT32 = (0.0, 0.5, np.nan, 1.01)
 
 
 def taking_turns(subject: int, *, orders: bool = True) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A factor at each place, in a function another one than in an operation; each place has one of the orders."""
+    """A factor at each place, another one in a function than in an operation; each place has one of the orders."""
 
     def chosen(cases: Sequence[Any]) -> Sequence[Any]:
         turns = [(FACTORS.index(factor), PLACES.index(place), order) for factor, place, order in cases]
@@ -109,7 +109,7 @@ def taking_turns(subject: int, *, orders: bool = True) -> Callable[[Sequence[Any
 
 
 def shapes(factor: float, place: float | str, order: int) -> tuple[str, ...]:
-    """One shape, or two for the factor that is looked at from both orders."""
+    """One shape, or two for the factor that is tried at both orders."""
     possible = SHAPES[1:] if place == TIE else SHAPES
     turn = FACTORS.index(factor) + PLACES.index(place) + 2 * order
     chosen = {turn % len(possible), (turn + 1) % len(possible)} if factor == SMALL else {turn % len(possible)}
@@ -129,7 +129,7 @@ def function(fault: Fault) -> tuple[Callable[[Any], Any], Any]:
 
 
 def graph(fault: Fault) -> Graph:
-    """A graph with the operation `expm1` at the place, alone or behind others."""
+    """A graph with the operation `expm1` at the place, alone or after others."""
     values = fault.values()
     if fault.shape != "behind other nodes":
         return Graph((_literal(values),), (Node.of("expm1", 0),))
@@ -145,7 +145,7 @@ def _literal(values: Any) -> Input:
 def hunted(
     fault: Fault, plant: Any, orders: tuple[int, ...], mode: Mode = PLAIN, *, eagerly: bool | None = None
 ) -> Mapping[int, OrderResult]:
-    """What the hunt says about the graph with the fault, which may be there only `eagerly`, or only where not."""
+    """The hunt's verdicts on the graph with the fault, which may exist only `eagerly`, or only otherwise."""
 
     def spoilt(right: Any, op: Any, cotangent: Any) -> Any:
         part = right(op, cotangent)
@@ -182,7 +182,7 @@ def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, ord
 
 @slices.parametrized(("factor", "place", "order"), FROM_A_POINT_ON, taking_turns(FUNCTION_CALL, orders=False))
 def test_a_function_is_wrong_from_a_point_on(factor: float, place: float, order: int) -> None:
-    """Values on one side are right: they do not show that those on the other are rounding."""
+    """Values on one side are right: they do not show that those on the other side are rounding errors."""
     for shape in shapes(factor, place, order):
         fault = FromThereOn(factor, place, shape, order)
         f, x = function(fault)

@@ -1,4 +1,4 @@
-"""Faults planted in one mode alone are found there, named, and not held against the plain derivative."""
+"""Faults planted in one mode alone are found there, named, and not attributed to the plain derivative."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ TRACED = [(mode, order) for mode, order in CASES if mode.path not in UNTRACED]
 
 
 def in_turn(first: int) -> Callable[[Sequence[Case]], list[Case]]:
-    """Each mode at one order, which take turns: with 0 and with 1 they are all."""
+    """Each mode at one order, in turn: with 0 and 1 together all orders are covered."""
     return lambda cases: [
         (mode, order) for mode, order in cases if order == mode.orders[(MODES.index(mode) + first) % len(mode.orders)]
     ]
 
 
 def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> AbstractContextManager[None]:
-    """The gradients of sine and cosine are wrong in traced functions (those of pushforwards and of pfor are such).
+    """The gradients of sine and cosine are wrong in traced functions (as those of pushforwards and of pfor are).
 
-    With `traced=False`, they are wrong everywhere else.
+    With `traced=False`, they are wrong everywhere else instead.
     """
 
     def faulty(right: Any) -> Any:
@@ -145,7 +145,7 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.exhaustive
 def test_one_mode_knows_nothing_of_another() -> None:
-    """A pushforward makes tf.cond hand out more, which pfor cannot stack."""
+    """A pushforward makes tf.cond return more outputs, which pfor cannot stack."""
     graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("cond_with_effect", 0, flag=True),))
     trial.run(graph, (2,), mode=Mode("reverse over forward"))
     assert trial.run(graph, (1,), mode=Mode(PFOR)).result.verdict == Verdict.AGREE

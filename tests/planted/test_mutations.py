@@ -1,4 +1,4 @@
-"""The instrument that changes TensorFlow's gradient functions: what it puts in is noticed, and taken out again."""
+"""The tool that changes TensorFlow's gradient functions: its changes are noticed, and undone again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-pytestmark = pytest.mark.exhaustive  # a benchmark is no test, and this is one of its instruments
+pytestmark = pytest.mark.exhaustive  # a benchmark is not a test, and this is one of its tools
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_every_change_that_has_an_effect_is_noticed(
 
 
 def test_nothing_is_changed_in_branches_that_no_program_takes(changes: dict[str, list[Any]]) -> None:
-    """Programs of before 2021 gathered and summed what a kernel does now."""
+    """Programs from before 2021 gathered and summed, which a kernel does now."""
     lines = [linecache.getline(each.code.file, each.line) for each in changes["_SparseSegmentSumWithNumSegmentsGrad"]]
     assert any("sparse_segment_sum_grad" in line for line in lines)
     assert not any("gather" in line for line in lines)
@@ -69,7 +69,7 @@ def test_every_row_of_the_table_of_equivalent_changes_is_of_a_change(
 
 
 def test_equivalent_changes_have_no_effect(mutation: Any, changes: dict[str, list[Any]]) -> None:
-    """Those of functions that take seconds: run like others, none of them is noticed."""
+    """Changes of functions that take seconds: run like others, none of them is noticed."""
     quick = ("_SubGrad", "_XLogyGrad", "_SquareGrad", "_CholeskyGrad", "_SoftmaxCrossEntropyWithLogitsGrad")
     proved = [change for name in quick for change in changes[name] if change.proof]
     assert len(proved) >= 5

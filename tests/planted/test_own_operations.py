@@ -1,6 +1,6 @@
-"""Faults planted into operations that a project registers, and what its tests of them say.
+"""Faults planted into operations that a project registers, and the results of its tests.
 
-One at second order alone stands in tests/thirdparty, which tests/packaging runs.
+One at second order only is in tests/thirdparty, which tests/packaging runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DRAWN = settings(derandomize=True, database=None, deadline=None, max_examples=50
 
 @pytest.fixture(autouse=True)
 def _own_process() -> Iterator[None]:
-    """Nothing that is registered stays, and a failure shrinks for two seconds at most."""
+    """Removes all registrations afterwards, and lets a failure shrink for two seconds at most."""
     before = monitor.install(Monitor(shrink_seconds=2.0))
     yield
     monitor.install(before)
@@ -46,16 +46,16 @@ def _own_process() -> Iterator[None]:
 
 MANY = 4 * operation_tests.TIMES
 FEW = MANY if slices.whole else 2
-"""Multiples of a profile's examples: the test command draws few of an operation that is right."""
+"""Multiples of a profile's examples: the test command draws few for an operation that is right."""
 
 PHASES = profiles.PHASES if slices.whole else (Phase.generate,)
-"""The test command shrinks no failure: Hypothesis runs it again and again."""
+"""The test command does not shrink failures, since Hypothesis would run them again and again."""
 
 
 def hunted(name: str, order: int, mode: Mode = PLAIN, *, times: int = MANY) -> list[GraphFinding]:
-    """What a project's own test of an operation finds wrong with it; what is TensorFlow's is for other tests.
+    """The findings of a project's own test of an operation; TensorFlow's own defects are left to other tests.
 
-    Of four times as many examples: whether so few as a project's test has reach a part of the numbers is chance.
+    It has four times as many examples, since it is chance whether a project's few examples reach a part of the numbers.
     """
     accept(REGISTERED[name])
     profile = settings(profiles.made("ci", InMemoryExampleDatabase(), times), phases=PHASES)
@@ -76,11 +76,11 @@ def hunted(name: str, order: int, mode: Mode = PLAIN, *, times: int = MANY) -> l
 
 
 def scaled(factor: Any) -> Any:
-    """The cube, with a gradient that is right but for a factor of its input."""
+    """The cube, with a gradient that is wrong by a factor that depends on its input."""
 
     @tf.custom_gradient
     def cube(x: Any) -> Any:
-        # A gather behind it sends IndexedSlices back.
+        # A gather after it passes IndexedSlices back.
         return x**3, lambda upstream: tf.convert_to_tensor(upstream) * 3 * x**2 * factor(x)
 
     return cube
@@ -127,7 +127,7 @@ def test_a_planted_fault_is_found_and_blamed(factor: Any, order: int, mode: Mode
 
 
 def detached(y: Any, slope: Any) -> Any:
-    """A function with a gradient that is right, and has no derivative itself."""
+    """A function with a right gradient that has no derivative itself."""
 
     @tf.custom_gradient
     def function(x: Any) -> Any:
@@ -138,7 +138,7 @@ def detached(y: Any, slope: Any) -> Any:
 
 @pytest.mark.parametrize(("y", "slope"), [(tf.sin, tf.cos), (tf.identity, one)], ids=["nonlinear", "linear"])
 def test_a_known_defect_that_blame_alone_arrives_at_is_not_the_culprit(y: Any, slope: Any) -> None:
-    """The running sum begins with 0: its square would send back a zero that moves, as nothing in the graph does."""
+    """The running sum begins with 0: its square would send back a zero that varies, which nothing in the graph does."""
     gradcheck.operation(name="own_detached", domain=(-9, 9), modes=())(detached(y, slope))
     behind = (Node.of("own_detached", 1), Node.of("asinh", 2))
     graph = Graph((literal([0.0, 0.5]),), (Node.of("cumulative_logsumexp", 0, reverse=False), *behind))
@@ -168,7 +168,7 @@ def test_the_script_of_a_finding_takes_the_function_from_where_it_is_registered(
 
 @pytest.mark.sliced
 def test_a_kink_that_is_declared_excuses_the_kink_alone() -> None:
-    """The gradient at a kink is between the slopes; where it is not, or elsewhere, it is wrong."""
+    """The gradient at a kink lies between the slopes; where it does not, or elsewhere, it is wrong."""
 
     def clipped(at_kink: float) -> Any:
         @tf.custom_gradient
@@ -204,7 +204,7 @@ def power(z: Any) -> Any:
 
 @tf.custom_gradient
 def power_by_wirtinger(z: Any) -> Any:
-    """The derivative by z with conj(z) held, which is not what TensorFlow's tapes hand on."""
+    """The derivative by z with conj(z) held fixed, which is not what TensorFlow's tapes pass on."""
     return tf.math.real(z * tf.math.conj(z)), lambda upstream: tf.cast(upstream, z.dtype) * tf.math.conj(z)
 
 
@@ -298,7 +298,7 @@ def test_between_others_a_lost_conjugate_is_blamed_and_a_right_one_agrees(
             assert verdict == (Verdict.AGREE if function is right else Verdict.MISMATCH)
             assert trial.culprit(graph, order) == (None if function is right else 3)
         mode = Mode("reverse", FUNCTION)
-        # In a mode the derivative is held to the plain one, wrong or not.
+        # In a mode the derivative is compared with the plain one, wrong or not.
         assert trial.run(graph, (1,), mode=mode).result.verdict == Verdict.AGREE
 
 

@@ -1,4 +1,4 @@
-"""Custom gradients that are right for an upstream gradient of 1 alone are wrong, and told as such."""
+"""Custom gradients that are right only for an incoming cotangent of 1 are wrong, and reported as such."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The table of checks: distributions, divergences, bijectors, kernels and special functions, each at a point inside.
 
-A row has a name, by which `expected.py` knows it, and inputs by name. Floats and lists of them are differentiated,
-integers are not. What is particular about a point (an integer order, a concentration of 1, coincident points) is in
-the name of its row. Not here are what TensorFlow Probability 0.25 cannot run beside NumPy 2.4 (SoftmaxCentered,
+A row has a name, by which `expected.py` refers to it, and named inputs. Floats and lists of them are differentiated,
+integers are not. Special points (an integer order, a concentration of 1, coincident points) are mentioned in the name
+of the row. Left out are those that TensorFlow Probability 0.25 cannot run with NumPy 2.4 (SoftmaxCentered,
 IteratedSigmoidCentered, UnitVector), and the inverse of RayleighCDF, which computes in float32.
 """
 
@@ -34,12 +34,12 @@ class Case:
 
 
 def not_integers(value: Any) -> bool:
-    """Whether a value of the table is one to differentiate."""
+    """Whether a value of the table is to be differentiated."""
     return not np.issubdtype(np.asarray(plain(value)).dtype, np.integer)
 
 
 def typed(value: Any, dtype: str = "float64") -> Any:
-    """A tensor of the values; a constrained input is one as it is."""
+    """A tensor of the values; a constrained input is returned as it is."""
     return value if isinstance(value, Constrained) else tf.constant(value, dtype)
 
 
@@ -62,7 +62,7 @@ class Distribution:
 
 OF_VALUE = ("log_prob", "prob", "cdf", "log_cdf", "survival_function", "log_survival_function")
 PROBABILITY = 0.3
-"""At which quantiles are taken."""
+"""The probability at which quantiles are taken."""
 
 ALL = "log_prob cdf survival_function entropy mean variance quantile"
 
@@ -361,7 +361,7 @@ DISTRIBUTIONS = {
 
 
 def of_distribution(row: Distribution, method: str) -> Case:
-    """The case of a method: of the value and the parameters, or of these alone."""
+    """The case of a method, as a function of the value and the parameters, or of the parameters alone."""
     tensors = {name: typed(value, row.dtype) for name, value in row.parameters.items()}
     value, differentiated = typed(row.value, row.dtype), not_integers(row.value)
     given = {"value": value} if method in OF_VALUE and differentiated else {}
@@ -414,7 +414,7 @@ def of_divergence(make: Callable[..., Any], first: Inputs, second: Inputs) -> Ca
 
 @dataclass(frozen=True)
 class Bijector:
-    """A bijector and its parameters, a point to send forward, the order, and the set in which its image lies."""
+    """A bijector and its parameters, a point to map forward, the order, and the set in which its image lies."""
 
     make: Callable[..., Any]
     point: Any
@@ -636,7 +636,7 @@ SPECIAL = {
 
 
 def every_case() -> Iterator[tuple[str, Case]]:
-    """All of them, by the name that a test has."""
+    """All cases, by the names of their tests."""
     for name, row in DISTRIBUTIONS.items():
         yield from ((f"{name}: {method}", of_distribution(row, method)) for method in row.methods.split())
     yield from ((f"kl_divergence: {name}", of_divergence(*row)) for name, row in DIVERGENCES.items())

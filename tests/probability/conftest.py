@@ -1,4 +1,4 @@
-"""Where TensorFlow Probability is missing there is nothing to collect: .ci/probability installs it, each week."""
+"""Collects nothing where TensorFlow Probability is missing: .ci/probability installs it, each week."""
 
 from __future__ import annotations
 

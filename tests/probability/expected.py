@@ -1,4 +1,4 @@
-"""Where a case of `cases.py` does not simply agree: what is wrong, each with an oracle, and what is left undecided.
+"""Cases of `cases.py` that do not simply agree: the wrong ones, each with an oracle, and the undecided ones.
 
 An oracle is the function itself in mpmath, written from its definition; the test differentiates it in fifty digits.
 """
@@ -34,7 +34,7 @@ from gradcheck.result import Reason
 
 @dataclass(frozen=True)
 class Wrong:
-    """Wrong derivatives: along which inputs, one at first order and two at second; the right function of all; why."""
+    """Wrong derivatives: the inputs (one at first order, two at second), the right function of all inputs, and why."""
 
     along: tuple[tuple[str, ...], ...]
     oracle: Callable[..., Any]
@@ -43,7 +43,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Undecided:
-    """The reasons that a check gives at each order, and what would be right to say."""
+    """The reasons that a check gives at each order, and why."""
 
     reasons: dict[int, set[Reason]]
     why: str
@@ -163,7 +163,7 @@ def weibull_log_prob(concentration: Any, scale: Any, x: Any) -> Any:
 
 
 def distance(*values: Any) -> Any:
-    """Between two points in the plane, x and y."""
+    """The distance between two points in the plane, x and y."""
     return sqrt((values[0] - values[2]) ** 2 + (values[1] - values[3]) ** 2)
 
 

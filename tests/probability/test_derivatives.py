@@ -1,4 +1,4 @@
-"""Derivatives of TensorFlow Probability: right, but for those that `expected.py` has, with what is right there."""
+"""Derivatives of TensorFlow Probability: right, except for those in `expected.py`, with the right ones there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ INPUT = re.compile(r"inputs((?:\['\w+'\])+)((?:\[[\d, ]+\])?)")
 
 
 def elements(finding: Finding) -> list[str]:
-    """The elements with respect to which a derivative is, by the names of `numbers`: one, or two at second order."""
+    """The elements with respect to which a derivative is taken, by the names of `numbers`: one, or two at second
+    order."""
     texts = (finding.element, *finding.reason.partition(OTHER)[2:])[: finding.order]
     found = [match for text in texts if (match := INPUT.match(text))]
     assert len(found) == finding.order, finding
@@ -30,12 +31,12 @@ def elements(finding: Finding) -> list[str]:
 
 
 def along(finding: Finding) -> tuple[str, ...]:
-    """The same by the inputs alone, in alphabetic order."""
+    """The inputs with respect to which a derivative is taken, in alphabetic order."""
     return tuple(sorted(name.partition("[")[0] for name in elements(finding)))
 
 
 def numbers(inputs: Inputs, prefix: str = "") -> dict[str, float]:
-    """All elements of the inputs in their order, by their names."""
+    """All elements of the inputs, in order, by name."""
     found: dict[str, float] = {}
     for name, value in inputs.items():
         if isinstance(value, dict):
@@ -48,7 +49,7 @@ def numbers(inputs: Inputs, prefix: str = "") -> dict[str, float]:
 
 
 def derivative(wrong: Wrong, inputs: Inputs, names: list[str], output: int, direction: int = 0) -> float:
-    """The oracle's derivative at the point, in fifty digits, or the slope on one side of it."""
+    """The oracle's derivative at the point, in fifty digits, or a one-sided slope there."""
     point = numbers(inputs)
     orders = tuple(names.count(name) for name in point)
 
@@ -61,7 +62,7 @@ def derivative(wrong: Wrong, inputs: Inputs, names: list[str], output: int, dire
 
 
 def assert_wrong(wrong: Wrong, inputs: Inputs, finding: Finding) -> None:
-    """By the measure of the check itself the estimate is right, and autodiff is not."""
+    """By the check's own measure the estimate is right, and autodiff is not."""
     names, output = elements(finding), finding.output or 0
     autodiff = np.nan if finding.autodiff is None else finding.autodiff
     if finding.kind is Kind.SUBDIFFERENTIAL:

@@ -1,4 +1,4 @@
-"""Every known defect of TensorFlow, replayed: passes while it is there, says so when a release has fixed it."""
+"""Every known defect of TensorFlow, replayed: passes while it exists, and says so when a release has fixed it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Replay:
 
     @cached_property
     def outcome(self) -> DerivativeValues | str:
-        """The derivative of the example, or what is raised."""
+        """The derivative of the example, or the message of the error that is raised."""
         try:
             return values(derivative(self.example))
         except (DerivativeRaisedError, WrongShapeError) as error:
@@ -56,7 +56,7 @@ class Replay:
 
     @property
     def rtol(self) -> float:
-        """How far kernels of single precision round differently from release to release."""
+        """The relative difference that kernels of single precision may have from release to release."""
         return max([1e-9, *(CATALOGUE[node.op].rtol for node in self.defect.graph.nodes)])
 
     @property
@@ -66,7 +66,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class RemediedProblem(GraphProblem):
-    """The problem of a graph, with the operations of a remedy in the place of its own."""
+    """The problem of a graph, with the operations of a remedy instead of its own."""
 
     remedy: str = ""
 

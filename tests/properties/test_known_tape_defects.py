@@ -1,4 +1,4 @@
-"""Documented behaviour that tapes do not keep, as recorded: passes while it is there, says when it is fixed."""
+"""Documented behaviour that tapes do not keep, as recorded: passes while it exists, and says when it is fixed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_a_record_says_is_so(
         told = seen.message if seen.state is State.CANNOT_TELL else ""
         gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, told, defect.category))
         it_is_still_there(defect, seen)
-    # Drawn programs are compared with the model, so that the hunt goes on behind what is known.
+    # Drawn programs are compared with the model, so that the hunt goes on after what is known.
     with subtests.test("the model predicts TensorFlow as it is"):
         examine(defect.program)
 

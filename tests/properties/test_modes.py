@@ -1,6 +1,6 @@
-"""The derivatives of free random graphs along other paths and in other modes, beside the plain ones.
+"""The derivatives of free random graphs along other paths and in other modes, compared with the plain ones.
 
-The test command takes the least graph that there is.
+The test command takes the smallest graph that exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradcheck.hunt.known_graphs import drawn_in, left_out_in
 from tests import slices
 
 NODES = {XLA: 2, "forward over forward": 2}
-"""Of larger graphs hardly any consists of operations alone that can be compiled, or takes less than seconds."""
+"""Hardly any larger graph consists only of operations that can be compiled, or takes less than seconds."""
 
 CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
 

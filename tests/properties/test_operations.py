@@ -3,7 +3,7 @@
 The test command takes each operation once, at its highest order, and one in eight of them in a mode.
 
 An operation whose derivative of an order is wrong everywhere has no example; its defect is replayed instead. In a
-number type of less than float64 it stands alone: what other operations lose in it is no matter of its own derivative.
+number type below float64 it stands alone: what other operations lose in it does not matter for its own derivative.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cases(*, dear: bool) -> list[Any]:
 
 
 def _examples(share: int) -> int:
-    """One in `share` of a profile's examples; of a slice one, the least graph that there is."""
+    """One in `share` of a profile's examples; in a slice a single one, the smallest graph that exists."""
     return max(1, settings().max_examples // share) if slices.whole else 1
 
 
@@ -59,7 +59,7 @@ def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, dat
 
 
 RARER = 10
-"""One in so many of a profile's examples is drawn where one takes seconds."""
+"""One in this many of a profile's examples is drawn where one takes seconds."""
 
 
 @pytest.mark.sliced
@@ -71,14 +71,15 @@ def test_dear_operation(gradcheck_coverage: Coverage, operation: str, order: int
 
 
 SHARE = 3
-"""One in so many of a profile's examples is drawn in a mode: a trace takes as long as several of the others."""
+"""One in this many of a profile's examples is drawn in a mode: a trace takes as long as several of the others."""
 
 SLICE = 8
-"""The test command takes one in so many operations in a mode."""
+"""The test command takes one in this many operations in a mode."""
 
 
 def _ways(name: str, place: int) -> list[tuple[Mode, int]]:
-    """Modes and orders, which begin with others in turn: the least example of an operation is in the first."""
+    """Modes and orders, which start with different ones in turn: the smallest example of an operation is in the
+    first."""
     found = ways(name, (*LIGHT, *NARROW))
     first = place // SLICE % max(1, len(found))
     return [*found[first:], *found[:first]]

@@ -21,9 +21,9 @@ from gradcheck.hunt.report.run import HuntRun, read
 
 ONE, TWO = (("-n", count, "--dist", "load") for count in "12")
 LIMIT = 20
-"""Seconds that an example may take: where others compute all the time, the first one of a process takes a few."""
+"""Seconds that an example may take; on a busy machine, the first one of a process takes a few."""
 LATE = 1800.0
-"""Seconds after which a run that has not ended is one that never will."""
+"""Seconds after which a run that has not ended is taken to hang."""
 # Every Python process that finds this on its path has the planted operations, fresh ones included.
 PLANT = """
 import os, signal, time
@@ -124,7 +124,7 @@ def test_planted(gradcheck_coverage, operation, order, data):
     mode = Mode(mode=FUNCTION) if operation == "planted_crash_traced" else PLAIN
     examine(graph, order, gradcheck_coverage, operation=operation, defects=(), mode=mode)
 """
-# A project that has no tests/properties, and hunts with an operation of its own that does not always come to an end.
+# A project without tests/properties, which hunts with an operation of its own that does not always end.
 ACTIVATIONS = """
 import os
 import time
@@ -152,14 +152,14 @@ class Suite:
 
     def environment(self, planted: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
-        # To read the records of what is known, and hold them against the catalogue, takes a run longer than all else.
+        # Reading the known records and checking them against the catalogue would take longer than the rest of a run.
         nothing = self.root / "nothing"
         nothing.mkdir(exist_ok=True)
         ours = {"PLANTED": planted, "PYTHONPATH": str(self.root / "plant"), "GRADCHECK_KNOWN": str(nothing)}
         return {**kept, **ours, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
     def run(self, planted: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Runs pytest with these operations to its end."""
+        """Runs pytest with these operations until it ends."""
         return subprocess.run(
             self.command(*arguments),
             cwd=self.root,
@@ -189,7 +189,7 @@ class Suite:
 
     @property
     def told(self) -> HuntRun:
-        """What the events say, all runs together."""
+        """The run that the events describe, all runs merged."""
         return read(self.reports / "events")
 
     def findings(self) -> dict[str, str]:
@@ -233,7 +233,7 @@ def suite(tmp_path: Path, plant: Callable[[], None]) -> Suite:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Suite:
-    """A project with an operation of its own, which its conftest.py imports; what is planted is how that ends."""
+    """A project with an operation of its own, imported by its conftest.py; how that operation ends is planted."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "activations.py").write_text(ACTIVATIONS)
     (tmp_path / "conftest.py").write_text("import activations\n")
@@ -243,7 +243,7 @@ def project(tmp_path: Path) -> Suite:
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Plants the operations in this process until the test is over."""
+    """Plants the operations in this process until the end of the test."""
 
     def run() -> None:
         import numpy as np

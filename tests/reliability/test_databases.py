@@ -16,7 +16,7 @@ from tests.reliability.conftest import Suite
 
 
 def only_replay(suite: Suite) -> None:
-    """From now on the suite's test draws nothing new."""
+    """Makes the suite's test draw nothing new from now on."""
     path = suite.root / "tests" / "properties" / "test_planted.py"
     source = path.read_text().replace("import given", "import Phase, given, settings")
     path.write_text(
@@ -66,7 +66,7 @@ def damage(kept: Iterable[Path]) -> None:
 
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Iterator[str]:
-    """A real server of this test's own."""
+    """A real server for this test only."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("no redis-server is installed (apt install redis-server)")

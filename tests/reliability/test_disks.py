@@ -1,4 +1,4 @@
-"""Disks that take no more, folders that take nothing: the finding is told in full, and nothing is half written."""
+"""Full disks and read-only folders: the finding is printed in full, and nothing is half written."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ROOM = 2000
 
 
 def small_files() -> None:
-    """No file may become larger than a started event and a count, as on a disk that fills up."""
+    """Limits files to the size of a started event and a count, as on a disk that fills up."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
 
 
 def like_everybody() -> None:
-    """Root loses the right to write where the permissions forbid it."""
+    """Takes from root the right to write where the permissions forbid it."""
     if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 

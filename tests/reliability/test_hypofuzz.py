@@ -1,7 +1,7 @@
 """The property tests run under HypoFuzz as they are: collected, set up, and run by its worker's own steps.
 
-`hypothesis fuzz` itself gives up when a worker has not run a hundred examples in its first minute, so its steps
-are taken here, one example after the other.
+`hypothesis fuzz` itself gives up if a worker has not run a hundred examples in its first minute, so its steps are
+taken here, one example after another.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from tests.reliability.conftest import LATE, LIMIT, ONE, TWO, Suite
 
 
 def wait_until_hanging(suite: Suite, running: subprocess.Popen[str]) -> None:
-    """Waits until one finding is written and a process runs the graph that does not end."""
+    """Waits until one finding is written and a process runs the graph that hangs."""
     while not (suite.findings() and (suite.root / "hanging").exists()):
         assert running.poll() is None, running.communicate()[0]
         time.sleep(0.05)
 
 
 def printed(output: str) -> list[str]:
-    """The files that a run says it has written."""
+    """The files that a run reports as written."""
     return [line.removeprefix("written: ") for line in output.splitlines() if line.startswith("written: ")]
 
 
@@ -53,7 +53,7 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
 
 @pytest.mark.exhaustive
 def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_a_crash(suite: Suite) -> None:
-    # xdist kills it after ten seconds; its graph would be run again by the next run, as one that may have killed it.
+    # xdist kills it after ten seconds; the next run would run its graph again, as one that may have killed it.
     running = suite.start("planted_wrong,planted_hang", *TWO, STUBBORN="1")
     wait_until_hanging(suite, running)
     os.killpg(running.pid, signal.SIGINT)
@@ -64,14 +64,14 @@ def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_
 
 @pytest.mark.exhaustive
 def test_ctrl_c_while_a_finding_is_run_again_keeps_it_and_names_it(suite: Suite) -> None:
-    # No test has told the controller anything by then.
+    # No test has reported anything to the controller by then.
     output = goes_on(suite, suite.start("planted_wrong", *TWO, CTRL_C="1"))
     (name,) = suite.findings()
     assert f"reports/{name}" in output
 
 
 def goes_on(suite: Suite, running: subprocess.Popen[str]) -> str:
-    """What an interrupted run printed, once it has said and left all that it must."""
+    """The output of an interrupted run, after checking that it printed and left all that it must."""
     output, _ = running.communicate(timeout=LATE)
     assert suite.findings(), output
     assert all(Path(path).is_file() for path in printed(output)), output

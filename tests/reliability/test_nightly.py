@@ -58,7 +58,7 @@ def nightly() -> ModuleType:
 
 @pytest.fixture
 def rolling_issue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs the script that keeps the issue, in this process; what it printed."""
+    """Runs the script that keeps the issue, in this process, and returns its output."""
     main = loaded("rolling-issue").main
 
     def run(*arguments: object, path: str = os.environ["PATH"]) -> str:
@@ -71,7 +71,7 @@ def rolling_issue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
 
 def test_the_tests_of_a_night_are_there(nightly: ModuleType) -> None:
-    """With workers, pytest does not complain of a file that is missing: it runs nothing."""
+    """With workers, pytest does not report a missing file: it runs nothing."""
     for test in nightly.TESTS:
         path, _, function = test.partition("::")
         assert f"def {function}" in (ROOT / path).read_text()
@@ -79,7 +79,7 @@ def test_the_tests_of_a_night_are_there(nightly: ModuleType) -> None:
 
 @dataclass
 class Rounds:
-    """Rounds of pytest that take so many seconds, unless they are interrupted before, and end with these codes."""
+    """Rounds of pytest that take `takes` seconds, unless they are interrupted before, and end with `codes`."""
 
     takes: float
     codes: list[int] = field(default_factory=list)
@@ -110,7 +110,8 @@ class Rounds:
 def test_a_night_goes_on_in_rounds_until_its_budget_is_spent(
     nightly: ModuleType, tmp_path: Path, takes: float, minutes: list[float]
 ) -> None:
-    """A round gets what is left; one of less than 8 % of the budget is not begun, one that goes on is interrupted."""
+    """A round gets the rest; one of less than 8 % of the budget is not started, one that takes longer is
+    interrupted."""
     rounds = Rounds(takes)
     options = nightly.parsed(["--minutes", "60", "--seed", "3", "--reports", str(tmp_path)])
     assert nightly.night(options, rounds, rounds.clock) == 0
@@ -171,9 +172,9 @@ def waited_for(
     ignoring: bool,
     ctrl_c: Sequence[float] = (),
 ) -> list[str]:
-    """The command of a process that says where it is when it is interrupted, unless it is `ignoring` that.
+    """The command of a process that notes when it is interrupted, unless it is `ignoring` that.
 
-    Waiting 1000 seconds for it ends once it is ready; by Ctrl-C where this or another time is among `ctrl_c`.
+    A wait of 1000 seconds for it ends once it is ready; by Ctrl-C if this or another time is among `ctrl_c`.
     """
     code = f"""
 import os, pathlib, signal, time
@@ -187,7 +188,7 @@ except KeyboardInterrupt:
 """
 
     class Late(subprocess.Popen[bytes]):
-        """A process that is ready before its time is over."""
+        """A process that is ready before its time is up."""
 
         def wait(self, timeout: float | None = None) -> int:
             if timeout == 1000.0:
@@ -223,7 +224,7 @@ def test_ctrl_c_ends_the_night(nightly: ModuleType, tmp_path: Path) -> None:
 def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(
     tmp_path: Path, ops: str, shard: str
 ) -> None:
-    """One real round, long before its budget is spent."""
+    """One real round, which ends long before its budget is spent."""
     arguments = ("--profile", "dev", "--ops", ops, "--workers", "1", "--shard", shard, "--seed", "3")
     reports = tmp_path / "night"
     night = script("nightly", "--minutes", "30", "--rounds", "1", *arguments, "--reports", str(reports))
@@ -258,7 +259,7 @@ def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(
     ids=["in time", "too few noticed", "crashes", "a crash", "Ctrl-C", "cancelled", "crashes only"],
 )
 def test_a_week_goes_on_after_changes_that_crash_tensorflow(tmp_path: Path, ends: list[int], code: int) -> None:
-    """A process that ends so, each time it is started; -6 stands for SIGABRT. Every time it gets the same file."""
+    """A process that ends with these codes, start by start (-6 is SIGABRT), and always gets the same file."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "weekly", tmp_path / ".ci")
     python = tmp_path / "bin" / "python"
@@ -299,7 +300,7 @@ def night(tmp_path: Path) -> Callable[..., Path]:
 
 
 def fake_gh(folder: Path, source: str) -> str:
-    """Puts a program of the name gh into a folder, and returns the PATH on which it comes first."""
+    """Puts a program named gh into a folder, and returns a PATH on which it comes first."""
     program = folder / "bin" / "gh"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\n{source}")
@@ -342,7 +343,7 @@ elif sys.argv[1:3] in (["issue", "create"], ["issue", "edit"]):
     assert "Open before, not met tonight" in third
     assert "## New" not in third
     assert sorted(items(third)) == sorted(items(second)), "with what they are and the box to tick"
-    # Somebody ticks one and removes another, in a browser, which ends lines as Windows does.
+    # A user ticks one and removes another, in a browser, which ends lines as Windows does.
     ticked, removed, *left = items(third)
     edited = third.replace(ticked, ticked.replace("[ ]", "[x]")).replace(removed, "").replace("\n", "\r\n")
     (tmp_path / "issue.json").write_text(json.dumps([{"number": 7, "body": edited}]))
@@ -353,7 +354,7 @@ elif sys.argv[1:3] in (["issue", "create"], ["issue", "edit"]):
 
 
 def items(text: str) -> list[str]:
-    """The findings of an issue that nobody has ticked, with what is said of them."""
+    """The findings of an issue that are not ticked, with their descriptions."""
     return [line for line in text.splitlines() if line.startswith("- [ ] `") and "**crash**" in line]
 
 

@@ -1,4 +1,4 @@
-"""The same seed gives the same findings, byte for byte, whatever the number of workers; two runs at once do not mix."""
+"""The same seed gives the same findings, byte for byte, for any number of workers; two simultaneous runs do not mix."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gradcheck.hunt.report.run import HuntRun, read
 from tests.reliability.conftest import LATE, ONE, TWO, Suite
 
 TIMED = ("index.html", "summary.md")
-"""They show examples a second."""
+"""They show examples per second."""
 
 
 def timeless(run: HuntRun) -> Any:
-    """All that a run told, but for times."""
+    """The whole content of a run except for times."""
     operations = tuple(replace(done, seconds=0.0) for done in run.operations)
     return (
         {done.seed for done in run.started},

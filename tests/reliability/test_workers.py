@@ -50,7 +50,7 @@ def test_operations_that_abort_or_hold_up_their_workers_are_reported_and_the_run
 def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The operation aborts only where it is traced: run eagerly, the graph would come to its end."""
+    """The operation aborts only where it is traced: run eagerly, the graph would end normally."""
     operation = "planted_crash_traced"
     result = suite.run(operation)
     assert result.returncode == -6
@@ -64,7 +64,7 @@ def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     assert "tf-function" in crash.name
     assert f"order 1 ({crash.taken})" in (suite.reports / "summary.md").read_text()
     assert not list((suite.reports / "running").glob("*"))
-    # So does the command, which could as well be given the same graph as a crash of the plain mode.
+    # So does the replay command, which is also given the same graph as a crash of the plain mode.
     with EventFile(suite.root / "again" / "events", "main", started()) as file:
         file.write(crash)
         file.write(replace(crash, mode=PLAIN.mode))

@@ -1,4 +1,4 @@
-"""Things that people did with TensorFlow's tapes: what came out, and what gradcheck says to them.
+"""Uses of TensorFlow's tapes by users: the results, and what gradcheck says about them.
 
 Scenarios A1 to A5 are about what a tape covers, B1 to B5 about several tapes.
 """

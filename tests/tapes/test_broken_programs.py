@@ -17,18 +17,18 @@ from tensorflow.python.autograph.impl.api import StagingError
 from gradcheck.result import Cause
 
 NUMBERS = count()
-# In a tf.function AutoGraph wraps a LookupError, whose kind it cannot make again.
+# In a tf.function AutoGraph wraps a LookupError, whose type it cannot recreate.
 RAISES: dict[Cause, Any] = {
     Cause.USED_TAPE: RuntimeError,
     Cause.NO_GRADIENT: (LookupError, StagingError),
     Cause.RAISES: (ValueError, NotImplementedError, TypeError),
 }
 KEEPS = (Cause.STOP_GRADIENT, Cause.CUSTOM_GRADIENT, Cause.CHANGED_AFTERWARDS, Cause.OUTSIDE_TAPE, Cause.NOT_WATCHED)
-"""The causes that may leave a value behind, only a wrong one."""
+"""The causes that may leave a value behind, but a wrong one."""
 
 
 def result(program: WrittenProgram) -> list[Any]:
-    """What the program's function returns, flat."""
+    """The flattened result of the program's function."""
     name, names = f"written_{next(NUMBERS)}.py", dict[str, Any]()
     linecache.cache[name] = (len(program.text), None, program.text.splitlines(keepends=True), name)
     exec(compile(program.text, name, "exec"), names)
@@ -66,7 +66,7 @@ OF_OPERATIONS = {
     *(Cause.OPERATION, Cause.KNOWN_DEFECT, Cause.NOT_COMPARED),
     *(Cause.COMPOSITION, Cause.NOT_FINITE, Cause.CAME_IN),
 }
-"""Causes that lie in the operations of a program, and not in its tapes; tests/planted has their faults."""
+"""Causes in the operations of a program, and not in its tapes; tests/planted has their faults."""
 
 
 @given(st.data())

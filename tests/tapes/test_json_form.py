@@ -1,4 +1,4 @@
-"""The JSON form of programs: nothing is lost, and nothing else is taken."""
+"""The JSON form of programs: nothing is lost, and nothing else is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference model: needs no TensorFlow, and predicts what the scenarios say."""
+"""The reference model: it needs no TensorFlow, and predicts what the scenarios say."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_none_as_an_operand_is_refused() -> None:
 
 
 def test_the_model_needs_no_tensorflow() -> None:
-    """The oracle has to be independent: neither the model nor its text imports what it predicts."""
+    """The oracle has to be independent: neither the model nor its texts import what it predicts."""
     code = (
         "import sys\n"
         "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.program_forms\n"

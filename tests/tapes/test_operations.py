@@ -38,7 +38,7 @@ def numbers(shape: tuple[int, ...], dtype: type = np.float64, offset: int = 0) -
 
 
 def pairs(operation: Operation) -> list[list[np.ndarray]]:
-    """Arguments of all shapes that go together."""
+    """Arguments of all compatible shapes."""
     shapes = [(2, 2)] if operation.matrix else SHAPES
     dtype = np.int64 if operation.name in INTEGER else np.float64
     if operation.arity == 1:

@@ -58,7 +58,7 @@ def _integers_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model lets every tape give as many derivatives as one likes."""
+    """The model lets every tape give any number of derivatives."""
     original = tape.ModelTape.__init__
 
     def made(self: Any, active: Any, persistent: bool, accessed: bool) -> None:
@@ -68,8 +68,8 @@ def _never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stop_gradient_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model takes tf.stop_gradient for tf.identity."""
-    passing = replace(operations.IDENTITY, text=operations.STOP.text)  # TensorFlow goes on to stop it
+    """The model treats tf.stop_gradient as tf.identity."""
+    passing = replace(operations.IDENTITY, text=operations.STOP.text)  # TensorFlow still stops it
     monkeypatch.setitem(operations.OPERATIONS, "stop_gradient", passing)
 
 
@@ -86,7 +86,7 @@ def _no_ones_for_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _assignments_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model goes on with the old value of a variable."""
+    """The model keeps the old value of a variable."""
     monkeypatch.setattr(model.Model, "_assign", lambda self, name, method, value: None)
 
 
@@ -102,7 +102,7 @@ def _gradients_unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _wrong_sine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorFlow's sine has a gradient that is off by a millionth."""
+    """TensorFlow's sine has a gradient that is wrong by a millionth."""
     from tensorflow.python.framework import ops
 
     entry = ops.gradient_registry._registry["Sin"]
@@ -139,7 +139,7 @@ FAULTS = [
 
 
 RARE = {_stop_gradient_passes, _tapes_cannot_be_reset}
-"""Hundreds of programs run before the first one that shows it: with --exhaustive alone."""
+"""Hundreds of programs run before the first one that shows it, so they run with --exhaustive only."""
 
 
 @slices.parametrized(

@@ -1,4 +1,4 @@
-"""The source text of a program does what the interpreter does."""
+"""The source text of a program gives the same as the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That what the records of tapes in reports/known/ call documented is right: by differences, or by the lines beside it.
+"""The behaviour that the tape records of reports/known/ call documented is right, by differences or by the lines here.
 
 Each record replays what TensorFlow gives instead; tests/properties/test_known_tape_defects.py runs them.
 """
@@ -26,7 +26,7 @@ SCALAR, UNCONNECTED = "tape-batch-jacobian-of-scalar", "tape-batch-jacobian-unco
 
 
 def given(program: Program) -> Any:
-    """What the derivative g of a program comes to."""
+    """The value of the derivative g of a program."""
     observed = run(program)
     assert observed.raised is None
     part = observed.part("g")

@@ -1,4 +1,4 @@
-"""What the project's activations give; `ci.sh` hunts for wrong derivatives of theirs besides."""
+"""The values of the project's activations; `ci.sh` also hunts for wrong derivatives of them."""
 
 import tensorflow as tf
 from activations import fused_exponential, fused_gate, fused_ramp, fused_silu, fused_swish

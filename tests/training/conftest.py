@@ -14,7 +14,7 @@ from tests import slices
 Step = Callable[[], Any]
 
 FORMS = ("eager", "tf.function")
-"""In which a step runs; the fixture `traced` makes it so."""
+"""The forms in which a step runs; the fixture `traced` applies them."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def optimizer() -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Takes steps in both forms, in the test command as a tf.function; a test may choose its forms itself."""
+    """Takes steps in both forms, in the test command only as a tf.function; a test may choose its forms itself."""
     chosen = any("traced" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "traced" in metafunc.fixturenames and not chosen:
         forms = slices.sliced(FORMS, lambda forms: forms[1:])
@@ -48,7 +48,7 @@ def traced(request: pytest.FixtureRequest) -> Callable[[Step], Step]:
 
 @pytest.fixture
 def training(x: tf.Variable, y: tf.Variable, optimizer: Any) -> Callable[..., Step]:
-    """A step on the loss x² + sum of y³ that hands what `change` makes of its gradients to the optimizer."""
+    """A step on the loss x² + sum of y³ that passes its gradients through `change` to the optimizer."""
 
     def make(change: Callable[[list[Any]], list[Any]] = list, sources: Any = None) -> Step:
         found = [x, y] if sources is None else sources

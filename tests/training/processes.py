@@ -25,14 +25,14 @@ def shard_gradient(weights: np.ndarray, shard: np.ndarray) -> tuple[Any, Any]:
 
 
 def serve(pipe: Connection) -> None:
-    """Answers weights by the loss and the gradient of the second half, until it is sent None."""
+    """Answers weights with the loss and the gradient of the second half, until it is sent None."""
     while (weights := pipe.recv()) is not None:
         pipe.send(shard_gradient(weights, SAMPLES[2:]))
 
 
 @contextmanager
 def other() -> Iterator[Connection]:
-    """The pipe to the other process, which lives as long as the block."""
+    """The pipe to the other process, which lives as long as the context."""
     ours, theirs = get_context("spawn").Pipe()
     worker = get_context("spawn").Process(target=serve, args=(theirs,))
     worker.start()

@@ -1,4 +1,4 @@
-"""Whole training steps: what is right passes, planted faults are found and named, clipping and averaging are noted."""
+"""Whole training steps: correct ones pass, planted faults are found and named, clipping and averaging are noted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AFTERWARDS = "changed after it was taken: "
 
 
 def in_turn(name: str, cases: Iterable[Any]) -> Callable[[Any], Any]:
-    """Each case in both forms of a step; the test command takes each in one form, in turn."""
+    """Each case in both forms of a step; in the test command each in one form, alternating."""
     cases = list(cases)
     return slices.parametrized(
         (name, "traced"), product(cases, FORMS), lambda _: zip(cases, cycle(FORMS)), indirect=["traced"]
@@ -30,7 +30,7 @@ def in_turn(name: str, cases: Iterable[Any]) -> Callable[[Any], Any]:
 
 
 def failure_message(error: type[AssertionError], step: Step, **arguments: Any) -> str:
-    """The message of the one error expected, without its summary and the sizes of its error bounds."""
+    """The message of the one expected error, without its summary and the sizes of its error bounds."""
     with pytest.raises(error) as caught:
         assert_step(step, **arguments)
     assert type(caught.value) is error
@@ -446,7 +446,7 @@ def test_a_clip_at_zero_that_is_meant(y: tf.Variable, optimizer: Any, traced: An
     assert notes(traced(step)) == (f"{AFTERWARDS}clipped by value to at least 0",)
 
 
-# Values that a variable holds for a while.
+# Values that a variable holds temporarily.
 
 
 def test_gradients_that_a_variable_accumulates(y: tf.Variable, optimizer: Any, traced: Any) -> None:

@@ -1,4 +1,4 @@
-"""What was done to gradients is recognised, and what is merely wrong is not taken for it."""
+"""Changes made to gradients are recognised, and errors are not mistaken for them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_wrong_element_beside_a_clip_is_not_excused(name: str, taken: list[Any
     used[0][0] = used[0][0] - np.sign(taken[0][0] or 1.0) * (abs(wrong) + 0.25) - np.sign(taken[0][0] or 1.0) * 2
     found = change(taken, used)
     note = clipped(found, [name])
-    # A clip never turns a gradient round, and one that grows is none.
+    # A clip never reverses a gradient, and a change that makes it larger is not a clip.
     assert note is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
 
 

@@ -1,4 +1,4 @@
-"""What a step changes is as it was before, whatever happens; what cannot be put back is refused, by name."""
+"""Everything that a step changes is restored, even if it fails; what cannot be restored is refused, by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step = Callable[..., Any]
 
 
 class Everything:
-    """A model in training with all that a step changes: batch normalisation, dropout, Adam's slots, metrics."""
+    """A model in training with everything that a step changes: batch normalisation, dropout, Adam's slots, metrics."""
 
     def __init__(self) -> None:
         keras.utils.set_random_seed(5)
@@ -45,7 +45,7 @@ class Everything:
         return loss
 
     def state(self) -> list[Any]:
-        """All of it, without a change."""
+        """All of the state, without changing it."""
         held = [*self.model.variables, *self.optimizer.variables, *self.metric.variables, self.generator.state]
         numbers = [variable.numpy() for variable in held]
         drawing: Any = np.random.get_state()
@@ -83,7 +83,7 @@ def test_all_that_a_step_changes(everything: Everything) -> None:
     assert_same(before, everything.state())
     everything.step()
     changed = [not np.array_equal(a, b) for a, b in zip(before, everything.state(), strict=True)]
-    # All but the learning rate, and three of the four parts of NumPy's generator, which only counts on.
+    # All but the learning rate, and three of the four parts of NumPy's generator, of which only the position advances.
     assert sum(changed) == len(before) - 4
 
 
@@ -102,7 +102,7 @@ def test_whatever_happens(everything: Everything, error: type[BaseException], la
         tf.Variable.assign,
     ]
 
-    class Counter:  # classes are not looked into, so that it goes on counting
+    class Counter:  # classes are not searched, so that it keeps counting
         count = 0
 
     def step() -> Any:

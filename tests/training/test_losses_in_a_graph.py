@@ -1,4 +1,4 @@
-"""Losses for the differences may come from a graph of the step without its update, if they are those of its runs."""
+"""Losses for the differences may come from a graph of the step without its update, if they equal those of its runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ IN_A_GRAPH = {"returned": True, "taken by a tape": True, "counted": True}
 @slices.parametrized(
     ("name", "factor", "traced"),
     product(NAMES, FACTORS, (False, True)),
-    # That of a loss after the update is found below as well.
+    # The one with a loss after the update is also found below.
     lambda _: (
         (name, *form)
         for name, form in zip(NAMES, cycle(product(FACTORS[::-1], (True, False))))
@@ -107,7 +107,7 @@ class Counted(keras.optimizers.SGD):
     updates = 0
 
     def update_step(self, *arguments: Any) -> Any:
-        """One for a variable."""
+        """Counts one update per variable."""
         self.updates += 1
         return super().update_step(*arguments)
 
@@ -125,7 +125,7 @@ def test_the_optimizer_runs_again_only_where_the_loss_needs_it(name: str) -> Non
 
 
 class Drawing:
-    """Draws from a generator of its own whenever it runs, traced or not."""
+    """Draws from its own generator whenever it runs, traced or not."""
 
     def __init__(self, x: tf.Variable) -> None:
         self.x, self.rng = x, np.random.default_rng(3)

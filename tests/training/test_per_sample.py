@@ -51,7 +51,7 @@ def weights() -> tf.Variable:
 @settings(max_examples=12 if slices.whole else 2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batch=st.lists(samples, min_size=1, max_size=4), divisor=st.sampled_from([1, 2, 7]), at=samples)
 def test_c3_linearity_over_any_minibatch(weights: tf.Variable, batch: Any, divisor: int, at: Any) -> None:
-    """The sum of the samples' gradients is the gradient of the sum of their losses; so it is for any multiple."""
+    """The sum of the samples' gradients is the gradient of the sum of their losses, and likewise for any multiple."""
     weights.assign(at)
 
     @tf.function
@@ -94,7 +94,7 @@ def test_c4_samples_that_cannot_be_stacked(weights: tf.Variable, traced: bool) -
 
 
 def test_c5_gradients_from_replicas() -> None:
-    """In a fresh process: the devices have to be there before TensorFlow starts."""
+    """Runs in a fresh process: the devices have to be configured before TensorFlow starts."""
     script = [sys.executable, str(HERE / "replicas.py")]
     run = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
@@ -107,7 +107,7 @@ def test_c5_gradients_from_replicas() -> None:
 
 @pytest.mark.exhaustive
 def test_c5_gradients_from_processes(weights: tf.Variable) -> None:
-    """Each process has half of the samples, and the other's gradients come through a pipe."""
+    """Each process has half of the samples, and gets the other's gradients through a pipe."""
     weights.assign([0.7, -0.3])
     with processes.other() as pipe:
 

@@ -30,7 +30,7 @@ NOISE: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.fixture(autouse=True)
 def without_a_seed() -> Iterator[None]:
-    """No test of another file seeds TensorFlow for these."""
+    """Keeps tests of other files from seeding TensorFlow for these."""
     before = context.global_seed()
     context.context()._set_global_seed(None)
     yield
@@ -111,7 +111,7 @@ def test_what_cannot_be_held_is_named(seed: int | None) -> None:
 
 
 def test_operations_with_seeds_of_their_own_go_on_where_they_were() -> None:
-    """A check of what draws nothing leaves the kernels with hidden state alone."""
+    """A check of a function that draws nothing leaves the kernels with hidden state alone."""
     x = tf.Variable(1.5, name="x", dtype=tf.float64)
 
     def drawn() -> float:

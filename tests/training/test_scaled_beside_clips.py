@@ -1,4 +1,4 @@
-"""A factor that somebody forgot is no clip, whatever norms are logged and whatever clips stand idle."""
+"""A forgotten factor is not a clip, whatever norms are logged and whatever clips have no effect."""
 
 from __future__ import annotations
 

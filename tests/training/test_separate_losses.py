@@ -1,4 +1,4 @@
-"""Steps of several losses, each with variables of its own: those of a GAN, at once or in turn."""
+"""Steps with several losses, each with its own variables: those of a GAN, simultaneously or in turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def discriminator() -> tf.Variable:
 
 @pytest.fixture
 def at_once(generator: tf.Variable, discriminator: tf.Variable) -> Callable[..., Step]:
-    """A step that takes both gradients before it moves anything."""
+    """A step that takes both gradients before it updates anything."""
     optimizers = keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)
     optimizers[0].build([generator])
     optimizers[1].build([discriminator])
@@ -63,7 +63,7 @@ def at_once(generator: tf.Variable, discriminator: tf.Variable) -> Callable[...,
 
 @pytest.fixture
 def in_turn(generator: tf.Variable, discriminator: tf.Variable) -> Callable[..., Step]:
-    """A step that moves the discriminator, on what the generator made, before it takes the generator's gradient."""
+    """A step that updates the discriminator, on the generator's output, before it takes the generator's gradient."""
     first = keras.optimizers.SGD(0.1)
     first.build([discriminator])
 
@@ -89,7 +89,7 @@ def in_turn(generator: tf.Variable, discriminator: tf.Variable) -> Callable[...,
 
 
 def each_returned(share: slice) -> Callable[[Any], Any]:
-    """All that steps return, in both forms; in the test command a share, in forms that take turns."""
+    """All kinds of results that steps return, in both forms; in the test command a share, in alternating forms."""
     return slices.parametrized(
         ("returned", "traced"),
         product(RETURNED, FORMS),
@@ -117,7 +117,7 @@ def test_updates_before_a_tape_are_no_part_of_its_loss(
 
 
 def findings(error: type[GradientMismatch], step: Step) -> tuple[list[str], str]:
-    """The variables of what is wrong, and the message."""
+    """The variables with a wrong gradient, and the message."""
     with pytest.raises(error) as caught:
         assert_step(step)
     assert caught.value.result is not None
@@ -143,7 +143,7 @@ def test_a_sum_of_losses_is_what_counts_for_all(at_once: Any, traced: Any) -> No
 
 
 def test_an_update_inside_of_the_tape_belongs_to_its_loss() -> None:
-    """A rate is learned through a step that is taken by assignment: no tape follows it."""
+    """A rate is learned through a step that is made by assignment, which no tape follows."""
     rate, weight = tf.Variable(0.3, dtype=tf.float64, name="rate"), tf.Variable(2.0, dtype=tf.float64, name="weight")
     inner, outer = keras.optimizers.SGD(1.0), keras.optimizers.SGD(0.1)
     inner.build([weight])

@@ -255,7 +255,7 @@ def test_a_second_move_beside_the_graphs_own(cubes: Any) -> None:
     assert "GradientDescent, given the same gradients in the same state, moves it by -1.2" in str(caught.value)
 
 
-# What throws under a tape is called again without one, which tells whether the tape is to blame.
+# Code that raises under a tape is called again without one, to see whether the tape is to blame.
 @pytest.mark.parametrize(("error", "calls"), [(ZeroDivisionError, 8), (KeyboardInterrupt, 7)])
 def test_a_session_is_put_back_after_an_exception(cubes: Any, error: type[BaseException], calls: int) -> None:
     session, a, loss, gradient = cubes

@@ -1,4 +1,4 @@
-"""assert_close: which exception, which warning, and the text that a person reads."""
+"""assert_close: the exceptions, the warnings, and their texts."""
 
 from __future__ import annotations
 

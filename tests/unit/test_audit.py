@@ -1,4 +1,4 @@
-"""`gradcheck.audit`: what is known of the operations of code and of saved models, and what it leaves alone."""
+"""`gradcheck.audit`: the known defects of operations in code and in saved models, and what it leaves alone."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gradcheck import Reason, assert_close, audit, check
 
 
 def refused(error: type[Exception], words: list[str], *arguments: Any, **options: Any) -> None:
-    """`check` and `assert_close` raise exactly `error`, whose message holds the words."""
+    """`check` and `assert_close` raise exactly `error`, with a message that contains the words."""
     for door in (check, assert_close):
         with pytest.raises(error) as caught:
             door(*arguments, **options)
@@ -172,7 +172,7 @@ def test_variables_that_f_does_not_use() -> None:
 
 @pytest.mark.parametrize("place", [1.0, 7.0])
 def test_a_variable_that_chooses_a_row(place: float) -> None:
-    """It is not unconnected: below row 1 f is another function; beyond the last row it throws."""
+    """It is not unconnected: below row 1, f is another function; beyond the last row it raises."""
     table, row = tf.constant(np.arange(8.0)), tf.Variable(place, name="row")
 
     def f(x: tf.Tensor) -> tf.Tensor:

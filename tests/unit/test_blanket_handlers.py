@@ -1,4 +1,4 @@
-"""Handlers of every exception hide bugs of ours: each says whose exceptions it takes, and none is added unseen."""
+"""Handlers of every exception hide our own bugs: each says whose exceptions it catches, and none is added unseen."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ EXPECTED = {
     "training/step_check.py": 1,
     "training/watched_step.py": 2,
 }
-"""How many a file of the library has; what they take is raised by somebody's code, TensorFlow or another library.
+"""The number of such handlers in each file of the library; they catch exceptions of user code, TensorFlow or others.
 
-A bug in our own analysis is no answer: let it through to `cause_searched` instead of adding to these numbers.
+A bug in our own analysis is no answer: let it through to `cause_searched` instead of raising these numbers.
 """
 
 
 def handlers(text: str) -> Iterator[int]:
-    """The lines that take every exception: bare handlers, `except Exception` and `suppress(Exception)`."""
+    """The lines that catch every exception: bare handlers, `except Exception` and `suppress(Exception)`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ExceptHandler):
             taken = [] if node.type is None else [one.id for one in ast.walk(node.type) if isinstance(one, ast.Name)]

@@ -1,4 +1,4 @@
-"""What check takes, what it says, and what it leaves alone."""
+"""The arguments and the report of check, and the state that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_result_is_neither_true_nor_false() -> None:
 
 
 def test_rows_of_a_gradient_that_the_argument_does_not_have_are_raised() -> None:
-    """tf.gather_nd leaves out what is out of range, and its gradient is an IndexedSlices with that row."""
+    """tf.gather_nd ignores indices out of range, and its gradient is an IndexedSlices with such a row."""
     found = check(lambda x: tf.gather_nd(x, [[0], [2]], bad_indices_policy="IGNORE"), np.array([2.0, 3.0]))
     assert [finding.kind for finding in found.findings] == [Kind.RAISES]
     assert "out of range [0, 2)" in found.findings[0].reason
@@ -127,7 +127,7 @@ def test_variables_beside_inputs_without_inputs_and_as_inputs() -> None:
     assert check(lambda x: x * v**2 * w, 1.5, variables=[v, w], order=2).verdict == "agree"
     assert check(lambda: v**3, variables=v, order=2).verdict == "agree"
     assert check(lambda q, x: q**3 * x, v, 2.0, order=2).verdict == "agree"
-    # Sources are the tensors first; a given gradient comes in the order of the arguments all the same.
+    # Sources are the tensors first; a given gradient still comes in the order of the arguments.
     assert check(lambda q, x: q**3 * x, v, 2.0, gradient=[c([6.0, 24.0]), 9.0]).verdict == "agree"
 
 
@@ -231,7 +231,7 @@ def test_smaller_errors_than_the_tolerance_do_not_matter() -> None:
 
 @pytest.mark.parametrize("size", [1, 9])
 def test_the_tolerance_holds_beside_differences_of_values_too(size: int) -> None:
-    """Differences of a wrong gradient agree with its derivative; second differences of values show the error."""
+    """Differences of a wrong gradient agree with its derivative; second differences of values reveal the error."""
 
     @tf.custom_gradient
     def square(x: tf.Tensor) -> Any:
@@ -309,7 +309,7 @@ def test_nothing_of_the_users_is_changed(throws: type[BaseException] | None) -> 
 
     def f(x: tf.Tensor) -> tf.Tensor:
         calls.append(1)
-        if len(calls) <= 40:  # of ValueErrors, which end a domain, there are more than a thousand
+        if len(calls) <= 40:  # there are more than a thousand ValueErrors, which end a domain
             _disturb(x)
         if throws is not None and len(calls) > 6:
             raise throws("in the middle")

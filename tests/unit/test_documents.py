@@ -153,7 +153,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_reading_corrupts_no_memory_and_loads_no_tensorflow() -> None:
-    """msgspec 0.22 crashes at the end of a process, one in ten times, where it read some unions."""
+    """msgspec 0.22 crashes at the end of a process, one time in ten, after it has read some unions."""
     code = (
         "import sys; from gradcheck.defects import known; from gradcheck.hunt import known_graphs, events; "
         "assert known.records('reports/known', known_graphs.check); "

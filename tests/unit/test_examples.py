@@ -1,4 +1,4 @@
-"""Every example in a docstring runs, and gives what stands below it."""
+"""Every example in a docstring runs, and prints the output below it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def _with_examples() -> list[str]:
 @pytest.mark.parametrize("name", _with_examples())
 def test_the_examples_of_a_module_run(name: str) -> None:
     outcome = doctest.testmod(import_module(name), optionflags=FLAGS)
-    forget(list(REGISTERED))  # an operation that stays would be drawn by other tests of this process
+    forget(list(REGISTERED))  # other tests of this process would draw an operation that stays
     assert outcome.attempted
     assert not outcome.failed

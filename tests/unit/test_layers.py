@@ -1,4 +1,4 @@
-"""Imports go one way. The source is parsed, so that imports inside functions and for the type checker count too."""
+"""Imports go one way. The source is parsed, so that imports inside functions and for the type checker count, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def layers(readme: str) -> dict[str, int]:
-    """The rows of the architecture table, by the dotted names in them; a later row may import the earlier ones."""
+    """The rows of the architecture table, by the dotted names in them; later rows may import earlier ones."""
     section = readme.partition("\n## Architecture\n")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     rows = [re.findall(r"`([\w/.]+)`", cell) for cell in cells]
@@ -90,9 +90,9 @@ def modules(folder: Path, package: str) -> dict[str, Module]:
 
 
 def layer(name: str) -> str | None:
-    """The row of the table that a dotted name below gradcheck belongs to, by the longest name in it; None if in none.
+    """The row of the table for a dotted name below gradcheck, by the longest prefix in it; None if there is none.
 
-    What is no module, such as `gradcheck.check` the function, is one of the package's own names.
+    A name that is not a module, such as the function `gradcheck.check`, is one of the package's own.
     """
     parts = name.split(".")
     prefixes = (".".join(parts[:count]) for count in range(len(parts), 1, -1))
@@ -100,7 +100,7 @@ def layer(name: str) -> str | None:
 
 
 def complaints(root: Path) -> list[str]:
-    """What breaks the rules of the layers in a tree with gradcheck/ and strategies/, as `file:line: complaint`."""
+    """The violations of the layers in a tree with gradcheck/ and strategies/, as `file:line: complaint`."""
     library, strategies = modules(root / "gradcheck", "gradcheck"), modules(root / "strategies", "gradcheck.strategies")
     found = [
         f"{module.path.relative_to(root)}: in no layer; add it to the architecture table of README.md at its place"
@@ -170,7 +170,7 @@ def _circles(known: dict[str, Module]) -> list[str]:
         candidates = {target.target for target in module.imports()}
         candidates |= {target.rpartition(".")[0] for target in candidates if target not in known}
         graph[name] = {target for target in candidates if target in known and target != name}
-    graph["gradcheck"] = set()  # loads its names lazily, so that it closes no circle
+    graph["gradcheck"] = set()  # loads its names lazily, so that it does not close a cycle
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -277,7 +277,7 @@ def test_files_are_short(folder: str) -> None:
 
 
 def test_the_top_level_holds_only_what_belongs_there() -> None:
-    # safe.directory: a container often runs as somebody else than the owner of the checkout.
+    # safe.directory: a container often runs as another user than the owner of the checkout.
     command = ["git", "-c", "safe.directory=*", "ls-files"]
     try:
         listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -288,7 +288,7 @@ def test_the_top_level_holds_only_what_belongs_there() -> None:
 
 
 def doubled(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Of (name, place): the names that stand in more than one place, with these."""
+    """For (name, place) pairs: the names with more than one place, and these places."""
     places: dict[str, list[str]] = {}
     for name, place in names:
         places.setdefault(name, []).append(place)
@@ -296,7 +296,7 @@ def doubled(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def types(source: str) -> Iterator[tuple[str, int]]:
-    """The classes of a source, and the names in capitals and small letters that it gives to other types, with lines."""
+    """The classes of a source, and the capitalized names that it gives to other types, with their lines."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

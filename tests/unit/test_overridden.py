@@ -1,4 +1,4 @@
-"""No method raises NotImplementedError: what differs is data, or a method that every class has."""
+"""No method raises NotImplementedError: variation is data, or a method that every class has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check that takes long: what it counts, and Ctrl-C, which ends it without leaving anything changed."""
+"""A check that takes long: what it counts, and Ctrl-C, which ends it and leaves nothing changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradcheck.problem import mapped
 
 @pytest.fixture(autouse=True)
 def _python_listens_to_ctrl_c() -> Iterator[None]:
-    """Started in the background of a shell, Python finds SIGINT ignored, and installs no handler of its own."""
+    """Restores SIGINT, which Python finds ignored, and installs no handler for, in the background of a shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -47,7 +47,7 @@ def test_the_parts_of_a_check_are_counted_together() -> None:
 
 
 class Calls:
-    """Counts calls; no attribute that a check could put back."""
+    """Counts calls, without an attribute that a check could restore."""
 
     __slots__ = ("at", "interrupt", "made")
 
@@ -55,14 +55,14 @@ class Calls:
         self.at, self.interrupt, self.made = at, interrupt, 0
 
     def count(self) -> None:
-        """One more."""
+        """Counts one more call."""
         self.made += 1
         if self.made == self.at:
             self.interrupt()
 
 
 class Interrupted:
-    """A function with state of every kind that is interrupted at one of its calls."""
+    """A function with state of every kind, interrupted at one of its calls."""
 
     def __init__(self, calls: Calls) -> None:
         self.x, self.counter = tf.Variable([1.5, 0.5], dtype=tf.float64), tf.Variable(0)
@@ -119,7 +119,7 @@ def test_ctrl_c(name: str, at: int, interrupt: Callable[[], None]) -> None:
 
 @pytest.mark.usefixtures("graphs")
 def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal that comes while a graph runs is heard when it returns, after at most so many points."""
+    """A signal that comes while a graph runs is handled when the graph returns, after a limited number of points."""
     x, counter, runs = tf.Variable([1.5, 0.5], dtype=tf.float64), tf.Variable(0), []
     graph_of = mapped.graph_of
 

@@ -1,4 +1,4 @@
-"""`assert_close` in examples of Hypothesis: the cause is looked for where somebody reads it, and only there."""
+"""`assert_close` in Hypothesis examples: the cause is searched only where its message is shown or read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def failing(checked: Any) -> Any:
-    """A test that holds a function which counts its failures against drawn numbers."""
+    """A test of a function that counts its failures, with drawn numbers."""
 
     @given(st.sampled_from((0.5, 2.0, 3.0)))
     @DRAWN

@@ -1,4 +1,4 @@
-"""A gradient in the middle of a training, held against a few differences of its loss."""
+"""A gradient in the middle of a training, compared with a few differences of its loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_gradient_of_ones_own() -> None:
 
 @pytest.mark.parametrize("times", [1.0, 3.0, 1e3])
 def test_an_error_as_large_as_the_stated_resolution_does_not_agree(times: float) -> None:
-    """Errors of a thousand entries, most of which cancel in the random combinations of a closer look."""
+    """Errors of a thousand entries, most of which cancel in the random combinations of the detailed check."""
     weights = tf.Variable(np.linspace(0.5, 1.2, 1000))
 
     def loss() -> tf.Tensor:
@@ -106,7 +106,8 @@ def test_rows_of_steps_on_a_line_share_their_points() -> None:
 
     found = SpotWalk.of(loss, [weights], lambda: 2 * tf.cos(weights)).along(2)
     assert found.verdict == "mismatch"
-    # The loss, and four at the start and an ulp from it; on each line 16 points, and four more for the finer row.
+    # The loss, four values at the start and an ulp from it; on each line 16 points, and four more for the finer
+    # stencil.
     assert len(points) == 5 + 2 * (16 + 4)
     assert len({point.tobytes() for point in points[5:]}) == 2 * (16 + 4)
 
@@ -204,7 +205,7 @@ def test_so_is_a_number_of_directions(directions: Any) -> None:
 
 
 def test_of_a_direction_that_is_wrong_both_numbers_are_told() -> None:
-    """In the second direction, which does not move all elements the same way, waves would hide errors of 5 %."""
+    """In the second direction, which does not move all elements alike, waves would hide errors of 5 %."""
     weights = tf.Variable(np.arange(1.0, 7.0))
     start = weights.numpy()
 

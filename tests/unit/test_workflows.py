@@ -1,4 +1,4 @@
-"""The workflows: checked with actionlint, thin, pinned, with no more rights than they need."""
+"""The workflows: checked with actionlint, thin, pinned, with no more permissions than they need."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
 
 
 def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
-    """A test that is skipped where a package or a program is missing would else never run in CI."""
+    """Otherwise, a test that is skipped where a package or a program is missing would never run in CI."""
     script = "".join((ROOT / ".ci" / name).read_text() for name in ("run-extras", "probability"))
     run = [ROOT / path for path in re.findall(r"\btests/[\w/.]+", script)]
     assert run
@@ -92,7 +92,7 @@ ANYWAY = re.compile(r"if: (always\(\)|failure\(\)|\$\{\{ !cancelled\(\) \}\})$",
 
 
 def jobs_that_hunt() -> list[list[str]]:
-    """The steps of every job that may find something, from the first on that does."""
+    """The steps of every job that may find something, from the first one that does."""
     found = []
     for path in WORKFLOWS:
         for job in JOB.split(path.read_text().split("\njobs:\n")[1]):
@@ -103,7 +103,7 @@ def jobs_that_hunt() -> list[list[str]]:
 
 
 def test_what_a_job_has_found_ends_neither_its_other_steps_nor_goes_with_the_log() -> None:
-    """A script that hunts fails where it finds something, and GitHub skips what comes after a step that fails."""
+    """A script that hunts fails when it finds something, and GitHub skips the steps after one that fails."""
     jobs = jobs_that_hunt()
     assert len(jobs) == 5
     for _, *after in jobs:

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> cli.CommandOutput:
-    """Audits what was named."""
+    """Audits the function or saved model that was named."""
     target = Path(options.target)
     match = FUNCTION.fullmatch(options.target)
     if target.is_file():
@@ -66,10 +66,10 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:
-    """What the name stands for in the module; raises CommandError unless it can be called without arguments."""
+    """The function of a name in the module; raises CommandError unless it can be called without arguments."""
     try:
         found: Any = cli.imported(module)
-    except (Exception, SystemExit) as error:  # the module is somebody's code
+    except (Exception, SystemExit) as error:  # the module is a user's code
         advice = '; put what it runs below `if __name__ == "__main__":`' if isinstance(error, SystemExit) else ""
         advice += f"; write {module.removesuffix('.py')}:{name}" if module.endswith(".py") else ""
         raise cli.CommandError(f"{module}: cannot be imported ({type(error).__name__}: {error}){advice}") from error
@@ -94,7 +94,7 @@ def _required(one: inspect.Parameter) -> bool:
 
 
 def _data(result: Any) -> dict[str, Any]:
-    """The result for machines."""
+    """The result as data for JSON."""
     operations = [
         {
             "kernel": one.kernel,

@@ -1,4 +1,4 @@
-"""What a command prints: lines for people, data for machines, the next step, an exit code."""
+"""The output of a command: lines for people, data for machines, the next step, an exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import known_graphs
 
 LARGEST_NUMBER = 1_000_000
-"""Of seconds or minutes; the clocks of the system take not many more."""
+"""The largest number of seconds or minutes that an option takes; the clocks of the system take little more."""
 
 
 class CommandError(Exception):
@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """`command` names it in the JSON; `data` are its fields; `next` is a command line, or what else to do."""
+    """`command` names it in the JSON; `data` are its fields; `next` is a command line, or another step to take."""
 
     command: str
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ class CommandOutput:
 
     @property
     def text(self) -> str:
-        """The lines and the next step; what a terminal would obey is spelt out."""
+        """The lines and the next step, with control characters spelt out."""
         return "\n".join(map(printable, [*self.lines, f"next: {self.next}"]))
 
     @property
@@ -54,7 +54,7 @@ class CommandOutput:
 
 
 def printable(text: str) -> str:
-    r"""A text without control characters: one from a file could else clear the screen or forge a line.
+    r"""A text without control characters: one from a file could otherwise clear the screen or forge a line.
 
     >>> printable("a\x1b[2J")
     'a\\x1b[2J'
@@ -63,7 +63,7 @@ def printable(text: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their columns aligned, two spaces apart; the last column as long as it is.
+    """Rows with their columns aligned, two spaces apart; the last column is not padded.
 
     >>> table([("a", "bc", "d"), ("aa", "b", "dd")])
     ['a   bc  d', 'aa  b   dd']
@@ -76,8 +76,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 def subcommand(
     commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], text: str
 ) -> argparse.ArgumentParser:
-    """Adds a command that `run` carries out, with --json; the paragraphs of its help, the first in a line, the last an
-    example."""
+    """Adds a command that `run` carries out, with --json; the first paragraph of `text` is its one-line help, the last
+    an example."""
     about, more = text.strip().split("\n\n", 1)
     more, example = more.rsplit("\n\n", 1)
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -95,7 +95,7 @@ def subcommand(
 
 
 def load_modules(names: Sequence[str]) -> None:
-    """Imports the modules that --import names, as from the working directory; raises CommandError."""
+    """Imports the modules that --import names, relative to the working directory; raises CommandError."""
     for name in names:
         try:
             imported(name)
@@ -107,7 +107,7 @@ def load_modules(names: Sequence[str]) -> None:
 
 
 def imported(name: str) -> ModuleType:
-    """A module of somebody's, imported as from the working directory; raises what it raises, which may be SystemExit.
+    """A user's module, imported relative to the working directory; its exceptions propagate, SystemExit included.
 
     The directory stays on the path of `main`: what is called may import more of it.
     """
@@ -145,7 +145,7 @@ def count(text: str) -> int:
 
 
 def add_paths(parser: argparse.ArgumentParser, name: str, metavar: str, what: str) -> None:
-    """Adds paths as arguments, of which the folder of reports is the default."""
+    """Adds paths as arguments; the default is the folder of reports."""
     default = [Path("reports")]
     parser.add_argument(name, nargs="*", type=Path, default=default, metavar=metavar, help=f"{what} (default: reports)")
 
@@ -156,7 +156,7 @@ def folder_option(parser: argparse.ArgumentParser) -> None:
 
 
 def with_modules(output: CommandOutput, names: Sequence[str]) -> CommandOutput:
-    """The same, with --import in the next step if that is a command of this command line."""
+    """The output with --import in the next step, if that is a command of this command line."""
     given = "".join(f" --import {shlex.quote(name)}" for name in names)
     return replace(output, next=output.next + given) if output.next.startswith("python -m gradcheck") else output
 
@@ -165,7 +165,7 @@ PACKAGES = ("tensorflow", "tf-nightly", "tensorflow-cpu", "tf-nightly-cpu", "ten
 
 
 def tensorflow() -> str:
-    """TensorFlow's release, once it is loaded, with one thread; for commands that compute."""
+    """Loads TensorFlow with one thread, and returns its release; for commands that compute."""
     runtime.configure()
     import tensorflow as tf
 
@@ -173,7 +173,7 @@ def tensorflow() -> str:
 
 
 def release() -> str:
-    """The same without loading it (five seconds), where a package says so."""
+    """TensorFlow's release without loading it (five seconds), if a package states it."""
     for name in PACKAGES:
         try:
             return metadata.version(name)
@@ -208,7 +208,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
-    """All that is known in a folder; without one, a project's own and what came with the package.
+    """All known defects of a folder; without one, a project's own and those that came with the package.
 
     Raises CommandError where a file cannot be read.
     """

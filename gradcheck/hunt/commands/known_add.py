@@ -1,6 +1,6 @@
 """`python -m gradcheck known add`: a known defect from a finding.
 
-The report says what is wrong, TensorFlow what it gives, finite differences what is right.
+The report says what is wrong, TensorFlow's derivative is taken anew, and finite differences give the right one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> cli.CommandOutput:
-    """Adds the defect of a finding, once everything about it has been compared."""
+    """Adds the defect of a finding, once everything about it has been checked."""
     try:
         found = json_report.read(options.finding)
     except (ValueError, OSError) as error:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def with_values(found: GraphFinding) -> GraphFinding:
-    """The finding with the values that its graph has, and their description, whatever the file says.
+    """The finding with the values that its graph has, and their description, instead of those in the file.
 
     Raises CommandError where they cannot be computed.
     """

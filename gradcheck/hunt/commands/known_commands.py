@@ -1,4 +1,4 @@
-"""`python -m gradcheck known`: what has been triaged, whether TensorFlow is as recorded, and what is fixed."""
+"""`python -m gradcheck known`: the triaged defects, whether TensorFlow still has them, and which are fixed."""
 
 from __future__ import annotations
 
@@ -136,9 +136,9 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
 
 
 def _next(odd: Sequence[tuple[str, str]], folder: Path | None, elsewhere: str) -> str:
-    """What to do about the first that is fixed, or else about the first that is not as recorded.
+    """The next step for the first record that is fixed, or else for the first that is not as recorded.
 
-    What came with the package can only be read.
+    Records that came with the package can only be read.
     """
     if not odd:
         return "python -m gradcheck known page" if folder is None else "python -m pytest tests/properties"

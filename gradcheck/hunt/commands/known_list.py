@@ -72,7 +72,7 @@ def named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
 
 
 def _totals(records: Sequence[Known], installed: str) -> Iterator[str]:
-    """How many records there are, here, and how many root causes of each class."""
+    """The numbers of records, of those that apply here, and of root causes of each class."""
     defects = [one for one in records if isinstance(one, Defect)]
     tapes = [one for one in records if isinstance(one, TapeDefect)]
     kinds: list[tuple[str, Sequence[Known]]] = [("known defects", defects)]
@@ -86,14 +86,14 @@ def _totals(records: Sequence[Known], installed: str) -> Iterator[str]:
 
 
 def row(one: Known, installed: str) -> tuple[str, ...]:
-    """A record in a line: name, kind, severity, releases, whether it is here, title."""
+    """A record on one line: name, kind, severity, releases, whether it is here, title."""
     since, until = one.releases.since, one.releases.until
     releases = f"from {since}" if until is None else f"{since} to before {until}"
     return f"  {one.name}", one.kind, str(one.severity), releases, "here" if one.covers(installed) else "-", one.title
 
 
 def fields(one: Known, installed: str) -> dict[str, Any]:
-    """A record for machines, as `--json` prints it."""
+    """A record as data for `--json`."""
     if isinstance(one, Defect):
         same = one.signature
         own = {"operation": same.operation, "order": same.order, "kind": same.kind, "description": one.description}

@@ -81,7 +81,7 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def _next(options: argparse.Namespace) -> str:
-    """All of the same, or what the operations were tested for."""
+    """The next step: the same with all details, or the coverage of the operations."""
     reports: Path = options.reports
     runs: int = options.runs
     folder = "" if reports == DEFAULT else shlex.quote(str(reports))
@@ -110,7 +110,7 @@ def _hunt_recorded(options: argparse.Namespace) -> int:
 
 
 def _hunt(options: argparse.Namespace) -> int:
-    """Runs pytest, which prints what it does, and returns its exit code."""
+    """Runs pytest, whose output is passed on, and returns its exit code."""
     for test in options.tests:
         if not Path(test.partition("::")[0]).exists():
             raise cli.CommandError(f"{test}: no such tests here; run it where the project's tests are, or name others")
@@ -125,7 +125,7 @@ def _hunt(options: argparse.Namespace) -> int:
 
 
 def _returncode(running: subprocess.Popen[bytes]) -> int:
-    """Waits for pytest, which keeps what was found at the first Ctrl-C, and is killed by the second."""
+    """Waits for pytest, which keeps its findings at the first Ctrl-C, and is killed by the second."""
     with running:
         try:
             return running.wait()
@@ -137,7 +137,7 @@ def _returncode(running: subprocess.Popen[bytes]) -> int:
 
 
 def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
-    """The names of the last runs that recorded gradients in a folder, and what all their processes ran together.
+    """The names of the last runs that recorded gradients in a folder, and the union of what their processes ran.
 
     Raises CommandError where there is none, or a file is something else.
     """
@@ -168,7 +168,7 @@ def _page(hunted: HuntRun, folder: Path, reach: RunReach) -> Path:
 
 
 def _claimed_in_vain(hunts: Iterable[HuntRun], run: GradientRun) -> list[str]:
-    """The operations that one of the runs drew, each with the gradients that its entry claims and that never ran."""
+    """The operations that one of the runs drew, each with the gradients that its entry claims but that never ran."""
     drawn = {done.operation for hunted in hunts for done in hunted.operations if sum(done.counts.values())}
     claims = (
         (one.name, sorted(set(one.gradients) - set(run.first))) for one in CATALOGUE.values() if one.name in drawn
@@ -196,7 +196,7 @@ def _summary(reach: RunReach) -> list[str]:
 
 
 def _details(reach: RunReach, most: int) -> list[str]:
-    """What was never reached, and the lines of what was that never ran."""
+    """The gradients that were never reached, and the lines that never ran of those that were."""
     never = [each.gradient.operation for each in reach.judged if not each.first]
     once = [each.gradient.operation for each in reach.judged if each.first and not each.second]
     partly = [code for code in reach.codes if code.lines[0] and (code.missing or code.partial)]
@@ -214,7 +214,7 @@ def _details(reach: RunReach, most: int) -> list[str]:
 
 
 def _why(code: CodeReach, line: int) -> str:
-    """What is said behind a line: that only one of its branches ran, and why."""
+    """The note after a line: that only one of its branches ran, and why."""
     said = [*["one branch"] * (line in code.partial), code.reasons.get(line, "")]
     return f"  ({'; '.join(filter(None, said))})" if any(said) else ""
 

@@ -41,7 +41,7 @@ RERUNS = {"crash": State.STILL, "hang": State.STILL, "ended": State.FIXED, "not 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of one file; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
+    """The outcome for one file; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
 
     `known` is the known defect that this release is recorded to have and that it is an example of.
     """
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def _rerun(place: Path, one: Stopped, limit: float) -> Replayed:
-    """Runs a graph that ended or held up its process once more, in a process of its own and in its mode."""
+    """Runs a graph that ended or hung its process once more, in a process of its own and in its mode."""
     try:
         with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
             recorder = ProcessRecorder(Path(folder, "graph.json"))
@@ -127,7 +127,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 
 
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
-    """What became of the finding, the known defect or the documented behaviour in a file."""
+    """The outcome for the finding, the known defect or the documented behaviour in a file."""
     try:
         found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if not isinstance(found, Report):
@@ -146,7 +146,7 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     one = found.finding
     seen, match = of_report(one), None
     if seen.state is not State.CANNOT_TELL:
-        # The values in the file are whatever somebody wrote; those of the graph are not.
+        # The values in the file may be anything; those of the graph are computed.
         match = known_graphs.match(with_values(one), defects=defects)
     name = None if match is None else match.name
     return Replayed(
@@ -155,7 +155,7 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
 
 
 def _elsewhere(folder: Path) -> str:
-    """The option that names a folder of known defects, unless it is found without."""
+    """The option that names a folder of known defects, unless it is the default."""
     home = known.home()
     return "" if home is not None and home.resolve() == folder.resolve() else cli.elsewhere(folder)
 

@@ -1,4 +1,4 @@
-"""`python -m gradcheck merge | coverage`: the results of several shards as those of one run, and what was exercised."""
+"""`python -m gradcheck merge | coverage`: the results of several shards as those of one run, and their coverage."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def one_run(together: HuntRun) -> HuntRun:
-    """The same findings, counts and remarks, as one process without shards would have counted them.
+    """The same findings, counts and remarks, as one process without shards would have recorded them.
 
-    Processes that were started alike, but for their shard and their host, become one.
+    Processes that differ only in shard and host become one.
     """
     alike: dict[str, Started] = {}
     for event in together.started:
@@ -118,9 +118,10 @@ def one_run(together: HuntRun) -> HuntRun:
 
 
 def _cannot_run(findings: Sequence[GraphFinding]) -> dict[str, str]:
-    """What there is to say of findings whose operations raise here, such as those of another release, by their names.
+    """Messages about findings whose operations raise here, such as those of another release, by name.
 
-    A page looks as if somebody had run the graph. Raises CommandError for one that could not have been drawn at all.
+    They get no page, since a page implies that the graph was run. Raises CommandError for a graph that could not have
+    been drawn at all.
     """
     if not findings:
         return {}
@@ -141,7 +142,7 @@ def _cannot_run(findings: Sequence[GraphFinding]) -> dict[str, str]:
 
 
 def _reports(findings: Iterable[GraphFinding], into: Path, json_only: Collection[str]) -> tuple[list[Path], list[str]]:
-    """Writes the findings' reports, and says of which some file could not be made."""
+    """Writes the findings' reports; returns their paths, and messages about files that could not be made."""
     from gradcheck.hunt.report.writer import PageError, write, write_json
 
     into.mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,7 @@ def _reports(findings: Iterable[GraphFinding], into: Path, json_only: Collection
 
 
 def _event_lines(merged: HuntRun) -> str:
-    """The events as the text of a file; raises CommandError where sums are no numbers of an event."""
+    """The events as the text of a file; raises CommandError if sums are out of range for an event."""
     try:
         return "".join(f"{to_line(event)}\n" for event in merged.events())
     except ValueError as error:
@@ -167,7 +168,7 @@ def _event_lines(merged: HuntRun) -> str:
 
 
 def _run_files(merged: HuntRun, events: str, into: Path, json_only: Collection[str]) -> list[Path]:
-    """Writes the pages of the run, and last the events, without which the folder is no run."""
+    """Writes the pages of the run, and then the events, which make the folder a run."""
     from gradcheck.hunt.report.writer import without_page, write_run
 
     why = without_page(merged.findings, into) | dict.fromkeys(json_only, "cannot run here, not looked at again")
@@ -221,10 +222,10 @@ def _summary_lines(found: HuntRun) -> list[dict[str, Any]]:
 
 
 def read(folders: Sequence[Path]) -> HuntRun:
-    """The run whose events lie in these folders, or in their folders `events`; the same folder counts once.
+    """The run whose events lie in these folders, or in their `events` folders; a folder given twice counts once.
 
-    Its remarks name the shards that are missing, too, and the folders without events. Raises CommandError where a
-    folder is missing, or has something else among its events, or where none has any.
+    Its remarks also name the missing shards, and the folders without events. Raises CommandError where a folder is
+    missing, or has something else among its events, or where none has any.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -242,7 +243,7 @@ def read(folders: Sequence[Path]) -> HuntRun:
 
 
 def _place(folder: Path) -> Path:
-    """Where the events of a folder of reports are."""
+    """The folder with the events of a folder of reports."""
     return folder / EVENTS if (folder / EVENTS).is_dir() else folder
 
 
@@ -253,7 +254,7 @@ def _without_events(folders: Iterable[Path]) -> list[Path]:
 def events_in(
     places: Iterable[Path], pattern: str = "*.jsonl", another: str = "name another folder of a run's reports"
 ) -> HuntRun:
-    """The run whose events lie in these folders; raises CommandError where one is missing, or has something else."""
+    """The run whose events lie in these folders; raises CommandError if one is missing, or has something else."""
     places = tuple(places)
     try:
         for path in (path for place in places for path in place.glob(pattern)):
@@ -267,7 +268,7 @@ def events_in(
 
 
 def left_out() -> dict[tuple[str, int], str]:
-    """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
+    """Operations and orders that a known defect of the installed TensorFlow excludes entirely, and its name."""
     try:
         return known_graphs.left_out(cli.release())
     except known.KnownDefectError as error:
@@ -275,7 +276,7 @@ def left_out() -> dict[tuple[str, int], str]:
 
 
 def hunt(operations: Iterable[str]) -> str:
-    """The command that hunts with these operations, at most twelve of them; with all, if only groups are named."""
+    """The command that hunts with these operations, at most twelve; with all of them, if only groups are named."""
     names = [name for name in dict.fromkeys(operations) if not name.startswith("(")][:SHOWN]
     chosen = f" {shlex.quote('--gradcheck-ops=' + ','.join(names))}" if names else ""
     return f"python -m pytest tests/properties --hypothesis-profile=dev{chosen}"

@@ -1,4 +1,4 @@
-"""Running a reproduction script in a fresh process: the last confirmation before anybody sees a finding."""
+"""Runs a reproduction script in a fresh process: the last confirmation before a finding is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcheck.documents import Document
 
 LIMIT = 20_000
 VERDICTS = {"RIGHT": 0, "WRONG": 1, "INCONCLUSIVE": 2}
-"""The last line of a script that came to its end, and its exit code."""
+"""The last line of a script that finished, and its exit code."""
 
 
 class Confirmation(Document, frozen=True):
@@ -25,7 +25,7 @@ class Confirmation(Document, frozen=True):
 
     @property
     def decided(self) -> bool:
-        """Whether the script came to its end; else the fresh process says nothing of the derivative."""
+        """Whether the script finished; otherwise the fresh process says nothing about the derivative."""
         last = self.output.rpartition("\n")[2]
         return last in VERDICTS and self.returncode == VERDICTS[last]
 

@@ -22,12 +22,12 @@ WORDS = {"culprit": " · culprit", "wrong": " · wrong"}
 
 
 Key = int | tuple[int, int, int]
-"""What takes a place in a layer: a position, or where the edge (parent, position) passes through a layer."""
+"""An occupant of a layer: a position, or the point where the edge (parent, position) passes through the layer."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """The middle of a place, and its width."""
+    """The centre of a place in the drawing, and its width."""
 
     x: float
     y: float
@@ -47,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True)
 class GraphDrawing:
-    """A graph as its template draws it: of each position its mark, box and lines of text; `edges` are paths of SVG."""
+    """A graph in the form that its template draws: each position's mark, box and lines; `edges` are SVG paths."""
 
     label: str
     width: int
@@ -82,7 +82,7 @@ def drawing(found: GraphFinding) -> GraphDrawing:
 
 
 def labels(graph: Graph) -> list[tuple[str, str]]:
-    """Two lines a position: the variable and shape of an input, or the variable and operation of a node."""
+    """Two lines per position: the variable and shape of an input, or the variable and operation of a node."""
     names = variables(graph)
     inputs = [
         (names[place], f"{value.dtype} {list(value.shape)}" if value.shape else value.dtype)

@@ -37,7 +37,7 @@ class Environment(Document, frozen=True):
         return f"TensorFlow {self.tensorflow}, {flags}"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """Names as people write them, with their values."""
+        """Display names and values."""
         names = {
             "tensorflow": "TensorFlow",
             "numpy": "NumPy",

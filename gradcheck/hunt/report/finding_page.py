@@ -1,4 +1,4 @@
-"""A finding in words, in Markdown, as TensorFlow's issue form asks for it, and as an HTML page that loads nothing."""
+"""A finding as a sentence, as Markdown, as an issue for TensorFlow, and as an HTML page that loads nothing."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ def markdown(found: GraphFinding) -> str:
 
 
 def issue_form(found: GraphFinding) -> str:
-    """The fields of TensorFlow's issue form with their answers, in its order; what only a person can know says so."""
-    said = sentence(replace(found, confirmation=None))  # the sentence is for somebody who has not run it yet
+    """The fields of TensorFlow's issue form with their answers, in order; those that only a person can fill in say
+    so."""
+    said = sentence(replace(found, confirmation=None))  # for a reader who has not run it yet
     parts = [f"`{text}`" if is_code else text for text, is_code in said]
     wrong = [f"- {element_name(found.graph, one.element)}: {one.reason}" for one in found.findings]
     return issue_text(
@@ -103,7 +104,7 @@ def text(found: GraphFinding) -> str:
 
 
 def properties(found: GraphFinding) -> tuple[tuple[str, str], ...]:
-    """Pairs of name and value for pytest's record_property, all texts; what a finding has no value for is left out."""
+    """Pairs of name and value for pytest's record_property, all strings; values that a finding lacks are left out."""
     first = found.findings[0]
     sure = found.confirmation if found.confirmation and found.confirmation.decided else None
     pairs = {
@@ -124,7 +125,7 @@ def properties(found: GraphFinding) -> tuple[tuple[str, str], ...]:
 
 
 def _view(found: GraphFinding) -> dict[str, Any]:
-    """What the templates of a finding have in common; a node comes with its variable and its source text."""
+    """The values that all templates of a finding take; a node comes with its variable and its source text."""
     names, places, nodes = variables(found.graph), element_names(found.graph), dict(found.graph.positions())
     return {
         "found": found,
@@ -140,7 +141,7 @@ def _view(found: GraphFinding) -> dict[str, Any]:
 
 
 def left_open(found: GraphFinding) -> str:
-    """A sentence about the elements that are inconclusive; nothing where there are none."""
+    """A sentence about the elements that are inconclusive; empty if there are none."""
     count = sum(element.verdict == Verdict.INCONCLUSIVE for element in found.elements)
     if not count:
         return ""
@@ -151,13 +152,13 @@ def left_open(found: GraphFinding) -> str:
 
 
 def needed(graph: Graph) -> str:
-    """What the reproduction script of a graph imports."""
+    """The packages that the reproduction script of a graph needs, in words."""
     own = sorted({made.origin.module for made in own_among(node.op for node in graph.nodes)})
     return f"TensorFlow, NumPy, gradcheck and {', '.join(own)}" if own else "TensorFlow and NumPy only"
 
 
 def graph_lines(found: GraphFinding) -> list[str]:
-    """The graph as text, one position a line, with values where the finding has them."""
+    """The graph as text, one position per line, with values where the finding has them."""
     graph, names, lines = found.graph, variables(found.graph), []
     for position, value in enumerate(graph.inputs):
         lines.append(f"{names[position]} = {value.dtype}{list(value.shape)} {numbers(value)}")
@@ -242,7 +243,7 @@ class HeatMap:
 
 
 def heat_maps(found: GraphFinding) -> Iterator[HeatMap]:
-    """One map an input of at least two elements; a complex element takes two cells, real and imaginary part."""
+    """One map per input of at least two elements; a complex element takes two cells, real and imaginary part."""
     elements, start = {element.coordinate: element for element in found.elements}, 0
     for name, value in zip(variables(found.graph), found.graph.inputs, strict=False):
         count = coordinate_count(value.shape, value.dtype)

@@ -14,8 +14,8 @@ from gradcheck.hunt.unreached import reasons
 
 @dataclass(frozen=True)
 class CodeReach:
-    """A function: how many of its lines and branches ran, of how many; the `missing` lines, and lines with a branch
-    that was never taken; how many of the missing lines and branches are not expected to run."""
+    """The coverage of a function: `lines` and `branches` as (run, all); the `missing` lines, and those with a branch
+    that was never taken (`partial`); how many missing lines and branches are not expected to run (`explained`)."""
 
     code: FunctionCode
     lines: tuple[int, int]
@@ -64,12 +64,12 @@ class RunReach:
 
     @property
     def judged(self) -> tuple[GradientReach, ...]:
-        """Those that differences can judge."""
+        """The gradients that finite differences can check."""
         return tuple(each for each in self.gradients if each.gradient.judgement is Judgement.DIFFERENCES)
 
     @property
     def others(self) -> tuple[GradientReach, ...]:
-        """Those that something else judges."""
+        """The gradients that something else checks."""
         return tuple(each for each in self.gradients if each.gradient.judgement is not Judgement.DIFFERENCES)
 
     @property
@@ -80,17 +80,17 @@ class RunReach:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """How many lines ran, of how many."""
+        """The number of lines that ran, and of all lines."""
         return _sum(code.lines for code in self.codes)
 
     @property
     def branches(self) -> tuple[int, int]:
-        """How many branches were taken, of how many."""
+        """The number of branches that were taken, and of all branches."""
         return _sum(code.branches for code in self.codes)
 
     @property
     def explained(self) -> tuple[int, int]:
-        """Of how many lines and branches that never ran it is known why."""
+        """The number of lines, and of branches, that never ran for a known reason."""
         return _sum(code.explained for code in self.codes)
 
 
@@ -120,7 +120,7 @@ def reach_of(run: GradientRun) -> RunReach:
 
 
 def _measured(measured: Any, codes: Iterable[FunctionCode]) -> Mapping[FunctionCode, CodeReach]:
-    """What ran of functions, according to a coverage.Coverage."""
+    """The coverage of functions, by the data of a coverage.Coverage."""
     found = {}
     by_file: dict[str, list[FunctionCode]] = {}
     for code in codes:

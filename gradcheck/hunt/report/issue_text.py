@@ -14,7 +14,7 @@ from gradcheck.result import Kind
 def issue_text(
     title: str, behaviour: str, script: str, environment: Environment | None = None, output: str | None = None
 ) -> str:
-    """The form's fields with their answers, in its order; what only a person can know says so.
+    """The form's fields with their answers, in its order; those that only a person can fill in say so.
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """

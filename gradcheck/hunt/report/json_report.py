@@ -101,7 +101,7 @@ class Report(Document, frozen=True, tag_field="format", tag="gradcheck report", 
                 raise DocumentError(f"$.{place}", given, expected)
 
     def _conditions(self) -> Iterator[tuple[bool, str, object, str]]:
-        """How the parts fit one another, with place, given and expected; a condition may rely on those before it."""
+        """Conditions on the parts, each with place, given and expected; a condition may rely on those before it."""
         graph, signature, first, last = self.graph, self.signature, len(self.graph.inputs), self.graph.size - 1
         yield first <= self.position <= last, "position", self.position, f"a node, from {first} to {last}"
         culprit = graph.nodes[self.position - first].op
@@ -167,5 +167,5 @@ def read(path: Path) -> GraphFinding:
 
 
 def _records(document: Any, kind: type[T]) -> T:
-    """The records that documents of them stand for; all but strict, so that "nan" becomes a number."""
+    """The records of these documents; the conversion is not strict, so that "nan" becomes a number."""
     return msgspec.convert(msgspec.to_builtins(document), kind, strict=False)

@@ -26,9 +26,9 @@ COLOURS = {Severity.SILENT: "wrong", Severity.NONE: "wrong", Severity.NOT_FINITE
 API = re.compile(r"\b(?:tf|np|keras)(?:\.\w+)*\.(\w+)")
 CALL = re.compile(r"\b(\w+)\(")
 FOLDERS = {"tensorflow": "python", "keras": "src"}
-"""Where packages have the code that is counted."""
+"""The folder of each package with the code in which calls are counted."""
 SHOWN = 8
-"""So many elements of a derivative are shown."""
+"""The most elements of a derivative that are shown."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class KnownEntry:
 
     @property
     def rank(self) -> tuple[bool, bool, Severity, int, str]:
-        """Defects first, plain derivatives first, the worst, the most common."""
+        """The sort key: defects first, plain derivatives first, then the most severe, then the most common."""
         one = self.record
         return one.category != DEFECT, self.taken != "", one.severity, -self.uses, one.name
 
@@ -79,7 +79,7 @@ def known_page(records: Sequence[Known], release: str) -> str:
 
 
 def by_cause(entries: Iterable[KnownEntry]) -> list[list[KnownEntry]]:
-    """The entries of each root cause, and the causes, by their ranks."""
+    """The entries grouped by root cause, groups and entries sorted by rank."""
     groups: dict[str, list[KnownEntry]] = {}
     for one in sorted(entries, key=lambda one: one.rank):
         groups.setdefault(one.record.cause, []).append(one)
@@ -105,7 +105,7 @@ def entry(record: Known) -> KnownEntry:
 def _values(
     names: Sequence[str], wrong: DerivativeValues, right: DerivativeValues, kind: str
 ) -> Iterator[tuple[str, str, str]]:
-    """Of each input the wrong and the right derivative, with as many digits as tell them apart."""
+    """The wrong and the right derivative of each input, with enough digits to tell them apart."""
     for place, true in enumerate(right):
         given = wrong[place] if wrong else kind
         if isinstance(given, tuple) and isinstance(true, tuple):
@@ -116,7 +116,7 @@ def _values(
 
 
 def shown(value: object) -> str:
-    """A derivative in a line.
+    """A derivative on one line.
 
     >>> shown((1.0, 0.5)), shown(None)
     ('1, 0.5', 'None')
@@ -140,7 +140,7 @@ def named(defect: Defect) -> str:
 
 @cache
 def common() -> Mapping[str, int]:
-    """In how many files of TensorFlow's and Keras's own Python code a function of each name is called."""
+    """The number of files of TensorFlow's and Keras's own Python code that call a function of each name."""
     found: Counter[str] = Counter()
     for package, part in FOLDERS.items():
         spec = find_spec(package)

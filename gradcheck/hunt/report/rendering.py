@@ -1,8 +1,8 @@
-"""Filling the templates: whatever they are given is escaped, and a name that they are not given is an error.
+"""Fills the templates: every value is escaped, and a missing value is an error.
 
-The end of a template's name says what it makes, and with that how a text from outside is made harmless: it is escaped
-in HTML, SVG and Markdown, and stands as it is in plain text. No template marks a text as safe; only the filters of
-Markdown give back markup of their own.
+The suffix of a template's name gives the format, and so how text from outside is made harmless: it is escaped in HTML,
+SVG and Markdown, and unchanged in plain text. No template marks a text as safe; only the Markdown filters return markup
+of their own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SPACES = re.compile(r"\s+")
 
 
 def render(template: str, **values: Any) -> str:
-    """The text that a template makes of these values; raises jinja2.UndefinedError where it needs another one."""
+    """The text of a template with these values; raises jinja2.UndefinedError where it needs another one."""
     return ENVIRONMENTS[template.split(".")[-2]].get_template(template).render(values)
 
 
 def number(value: complex | None, digits: int | None = 6) -> str:
-    """A number with so many significant digits (None: as many as it takes to read it back), a dash where there is none.
+    """A number with `digits` significant digits (None: enough to read it back), or a dash for None.
 
     >>> number(0.1 + 0.2, 3), number(0.1 + 0.2, None), number(2.0, None)
     ('0.3', '0.30000000000000004', '2')
@@ -50,7 +50,7 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def visible(value: object) -> str:
-    """A text without the characters that control or turn it (NUL, escapes, right-to-left marks): they become �."""
+    """A text whose control and direction characters (NUL, escapes, right-to-left marks) are replaced by �."""
     return value if isinstance(value, Markup) else UNSEEN.sub("\ufffd", str(value))
 
 

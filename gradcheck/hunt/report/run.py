@@ -1,4 +1,4 @@
-"""A run put together from the events of all its processes: each finding once, counts added up, in a fixed order."""
+"""A run merged from the events of all its processes: each finding once, counts added up, in a fixed order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 0.5
 
 
 class Grade(Enum):
-    """How well; the value is the colour of the cell."""
+    """How well an operation was tested; the value is the colour of its cell."""
 
     GREEN = "green"
     YELLOW = "yellow"
@@ -54,8 +54,8 @@ class Reach:
 def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Reach, ...]:
     """Every operation of the catalogue at both orders, in the catalogue's order.
 
-    `left_out` maps (operation, order) to the known defect that leaves it no use. Operations that the run was not asked
-    for, and orders that an operation does not have, have the grade NONE.
+    `left_out` maps (operation, order) to the known defect that excludes all its uses. Operations that the run was not
+    asked for, and orders that an operation does not have, have the grade NONE.
     """
     asked = run.asked
     done = {(each.operation, each.order): each for each in run.operations}
@@ -100,8 +100,8 @@ E = TypeVar("E")
 class HuntRun:
     """The events of all processes together; `remarks` name what could not be read, such as a half-written last line.
 
-    `operations` has one entry an operation and order, `findings`, `crashes` and `hangs` one a name (the smallest
-    graph), `known` one a defect and release; all sorted, so that the order of the processes does not matter.
+    `operations` has one entry per operation and order, `findings`, `crashes` and `hangs` one per name (the smallest
+    graph), `known` one per defect and release; all sorted, so that the order of the processes does not matter.
     """
 
     started: tuple[Started, ...] = ()
@@ -123,13 +123,13 @@ class HuntRun:
 
     @property
     def asked(self) -> set[str]:
-        """The operations that its processes were asked for: all, if one of them was, which names none."""
+        """The operations that its processes were asked for: all of them, if a process names none."""
         named = [started.operations for started in self.started]
         return set(chain(*named)) if named and all(named) else set(CATALOGUE)
 
     @property
     def missing_shards(self) -> list[str]:
-        """The shards K/N that no process was, for each N that one of the same build was; the build, if others ran."""
+        """The shards K/N that no process ran, for each N of a build; the build is named if there are several."""
         seen: dict[tuple[str, int], set[int]] = defaultdict(set)
         for event in self.started:
             number, total = map(int, event.shard.split("/"))
@@ -214,7 +214,7 @@ def merge(every: Iterable[Event]) -> HuntRun:
 
 
 def _added(every: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
-    """One event an operation and order: numbers are added up, the worst resolution stays."""
+    """One event per operation and order: counts are added up, and the worst resolution is kept."""
     groups: dict[tuple[str, int], list[OperationDone]] = defaultdict(list)
     for event in every:
         groups[event.operation, event.order].append(event)

@@ -18,7 +18,7 @@ from gradcheck.hunt.report.rendering import counted, render
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
 
 LeftOut = Mapping[tuple[str, int], str]
-"""(operation, order) to the known defect that leaves it no use."""
+"""Maps (operation, order) to the known defect that excludes all its uses."""
 
 SIGNS = {Grade.GREEN: "✓", Grade.YELLOW: "~", Grade.RED: "✗", Grade.KNOWN: "K", Grade.NONE: "·"}
 MEANINGS = {
@@ -35,7 +35,7 @@ CLASSES = {
     ABSENT: "derivatives that are not implemented",
     CONVENTION: "conventions",
 }
-"""What records of each class are called."""
+"""The plural names of the classes of records."""
 SHOWN = 40
 LOWEST, HIGHEST = -16, 0
 """Resolutions below or above these powers of ten are counted at them."""
@@ -50,7 +50,7 @@ def run_page(
 ) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it, known defects to `known.html` if `linked`.
 
-    Those `without_page`, with the reason, link to their JSON.
+    Findings in `without_page`, which gives the reason, link to their JSON.
 
     Imports no TensorFlow.
     """
@@ -104,13 +104,13 @@ def examples(run: HuntRun) -> int:
 
 
 def rate(run: HuntRun) -> float | None:
-    """Examples a second of a process: all examples over the time that all processes took together."""
+    """Examples per second of a process: all examples over the total time of all processes."""
     seconds = sum(each.seconds for each in run.finished)
     return sum(each.examples for each in run.finished) / seconds if seconds > 0 else None
 
 
 def latest(run: HuntRun) -> Counter[tuple[str, State]]:
-    """How many records of which class are in which state, on the newest release that each was tried on."""
+    """The number of records of each class in each state, on the newest release that each was tried on."""
     newest: dict[str, KnownReplayed] = {}
     for each in sorted(run.known, key=lambda each: _version(each.release)):
         newest[each.name] = each
@@ -118,7 +118,8 @@ def latest(run: HuntRun) -> Counter[tuple[str, State]]:
 
 
 def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
-    """What both templates have in common; `tested` has of each order how many operations were, and were to be."""
+    """The values that both templates take; `tested` has for each order how many operations were tested, and how many
+    should have been."""
     weak = [each for each in reached if each.grade in (Grade.RED, Grade.YELLOW)]
     grades = Counter((each.order, each.grade) for each in reached)
     wanted = Counter(each.order for each in reached if each.grade is not Grade.NONE)

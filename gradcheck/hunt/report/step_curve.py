@@ -66,7 +66,7 @@ class CurvePlot:
 
 
 def plot(name: str, curve: StepCurve, element: ElementCheck) -> CurvePlot:
-    """The drawing of the curve of an element, whose comparison is beside it."""
+    """The plot of a curve, for the element whose comparison is given."""
     autodiff = element.autodiff if math.isfinite(element.autodiff) else None
     values = {"estimate": element.difference, "autodiff": autodiff}
     labels = {"estimate": "from the finite-difference estimate", "autodiff": "from autodiff"}

@@ -1,4 +1,4 @@
-"""Writing a report: JSON, Markdown, a script and a page, each file whole or not there at all."""
+"""Writes a report: JSON, Markdown, a script and a page, each file complete or absent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
     for suffix, made in FILES.items():
         try:
             contents[suffix] = made(finding)
-        except Exception as error:  # whatever one of them cannot show, the others do
+        except Exception as error:  # if one of them fails, the others are still written
             failed[suffix] = error
     written = _report(finding, folder, contents)
     if failed:
@@ -56,7 +56,7 @@ def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
 
 
 def write_json(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
-    """Writes the `.json` alone, which says no more than the finding does, and returns its path; raises ReportError."""
+    """Writes the `.json` alone, which adds nothing to the finding, and returns its path; raises ReportError."""
     return _report(finding, folder, {".json": json_text(finding)})
 
 
@@ -88,8 +88,8 @@ def write_run(
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
-    maps (operation, order) to the known defect that leaves it no use; `reach` is what the run has reached of
-    TensorFlow's gradients, if that was recorded; `without_page` says of findings why they have no page.
+    maps (operation, order) to the known defect that excludes all its uses; `reach` is the run's coverage of
+    TensorFlow's gradients, if that was recorded; `without_page` gives the reasons why findings have no page.
     Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
     """
     records = _replayed(run)
@@ -102,12 +102,12 @@ def write_run(
 
 
 def without_page(findings: Iterable[GraphFinding], folder: Path) -> dict[str, str]:
-    """Those of the findings whose page is not in the folder, by name, in words for the page of the run."""
+    """The findings without a page in the folder: by name, the reason for the page of the run."""
     return {found.name: "has no page" for found in findings if not (folder / f"{found.name}.html").exists()}
 
 
 def _replayed(run: HuntRun) -> Sequence[Known]:
-    """The records of known defects, where the run has replayed any that are still there; none that cannot be read."""
+    """The records of known defects, if the run has replayed any that still exist; none if they cannot be read."""
     names = {each.name for each in run.known}
     with suppress(KnownDefectError):
         records = known.records() if names else ()

@@ -1,4 +1,4 @@
-"""What the processes of a run send, added up: counts, findings, crash reports, remarks, the page of the whole run."""
+"""Adds up what the processes of a run send: counts, findings, crash reports, remarks; writes the page of the run."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Aggregate:
         self._journal: Journal | None = None
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
-        """What a hunting test sent when it ended; `skipped` if the time was over first."""
+        """Adds what a hunting test sent when it ended; `skipped` if the time was over first."""
         self.cut_short |= skipped
         for operation, order, outcome, count in sent.get("outcomes", []):
             self.coverage.outcomes[operation, order, outcome] += count
@@ -127,9 +127,9 @@ class Aggregate:
             self._finished.add(nodeid)
 
     def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
-        """Makes crashes and hangs of what dead processes recorded, and takes the records away.
+        """Turns the records of dead processes into crashes and hangs, and deletes them.
 
-        One that cannot be read here stays, such as with an operation that this process does not know.
+        A record that cannot be read here is kept, such as one with an operation that this process does not know.
         """
         from gradcheck.hunt.running.crashes import crash_report
         from gradcheck.hunt.running.process_recorder import RecordError
@@ -152,7 +152,7 @@ class Aggregate:
             path.unlink(missing_ok=True)
 
     def recover(self) -> None:
-        """Looks into what runs before this one left when they were killed."""
+        """Reports what earlier runs were running when they were killed."""
         from gradcheck.hunt.running.process_recorder import abandoned
 
         mine = f"{self.configuration.name}-"  # of a worker that has just died, whose exit code tells more
@@ -161,7 +161,7 @@ class Aggregate:
                 path for path in abandoned(self.configuration.running) if not path.name.startswith(mine)
             )
         for path in self.configuration.folder.glob(f"{files.PREFIX}*{files.SUFFIX}"):
-            with suppress(OSError):  # another run may be as quick
+            with suppress(OSError):  # another run may be quicker
                 if time.time() - path.stat().st_mtime > STALE:
                     path.unlink()
 
@@ -178,7 +178,7 @@ class Aggregate:
             self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 
     def _close_run(self, interrupted: bool) -> None:
-        """Reads the events of all processes, once they have ended: some of its findings may not have been sent."""
+        """Reads the events of all processes, once they have ended: some findings may not have been sent."""
         from gradcheck.hunt.events import Ending, Finished
         from gradcheck.hunt.finding import summary_line
         from gradcheck.hunt.known_graphs import left_out

@@ -1,4 +1,4 @@
-"""What a run was asked to do: which tests and operations, how long, where its results go."""
+"""The configuration of a run: which tests and operations, how long, where its results go."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class RunConfiguration:
 
     `limit` is the seconds an example may take, `shrink_seconds` those that a test may take from its first failure on,
     `deadline` a time.time() at which drawing ends, `schedule` the numbers of the last runs that finished each test,
-    empty without a budget. `reach`: what runs of TensorFlow's gradients is recorded.
+    empty without a budget. `reach`: whether to record which of TensorFlow's gradients run.
     """
 
     name: str
@@ -109,17 +109,17 @@ class RunConfiguration:
 
     @property
     def pattern(self) -> str:
-        """What the names of this run's files of events look like."""
+        """The glob pattern of this run's event files."""
         return f"{self.name}-*.jsonl"
 
     @property
     def gradients(self) -> Path:
-        """The folder of what all processes ran of TensorFlow's gradients."""
+        """The folder in which all processes record which of TensorFlow's gradients they ran."""
         return self.folder / GRADIENTS
 
     @property
     def running(self) -> Path:
-        """The folder of what all processes are running."""
+        """The folder in which all processes record what they are running."""
         return self.folder / RUNNING
 
     def record(self, worker: str) -> Path:

@@ -22,7 +22,7 @@ EVERY = 0.2
 
 
 class Controller:
-    """Shows a run. `hunts` says whether it hunts, in the properties or in operations that were named."""
+    """Shows a run. `hunts` says whether it hunts, with the properties or with operations that were named."""
 
     def __init__(self, config: pytest.Config, configuration: RunConfiguration, hunts: bool) -> None:
         self.config = config
@@ -34,21 +34,22 @@ class Controller:
         self._interrupted = self._refused = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Knows the number of tests, where this process runs them itself."""
+        """Records the number of tests, if this process runs them itself."""
         self.aggregate.progress.total = len(session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Knows the number of tests from a worker."""
+        """Records the number of tests that a worker collected."""
         self.aggregate.progress.total = len(ids)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> None:
-        """Has imported the modules of the project by now, where this process runs the tests itself."""
+        """Recovers what killed runs left: if this process runs the tests, it has imported the project's modules by
+        now."""
         self._recover()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Adds up what a test sent; knows the project's operations from then on, as the workers do."""
+        """Adds up what a test sent, after loading the project's operations that its worker has."""
         if hasattr(report, ORIGINS):
             self.aggregate.remarks.update(dict.fromkeys(self._load(getattr(report, ORIGINS))))
             self._recover()
@@ -65,12 +66,12 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        """Knows the workers."""
+        """Records a worker."""
         self._nodes.append(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """A worker that died has left what it was running; one that refused to begin has said why."""
+        """Reports what a worker that died was running, or why one refused to begin."""
         refusal = getattr(node, "workeroutput", {}).get(REFUSED)
         if refusal:
             self.aggregate.remarks[refusal] = None
@@ -79,12 +80,12 @@ class Controller:
             self._look_into(node)
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Ctrl-C."""
+        """Records that the run was interrupted by Ctrl-C."""
         self._interrupted = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """The run is over."""
+        """Closes the run."""
         if self._refused:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         for node in self._nodes if self._interrupted else ():
@@ -93,13 +94,13 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """No dot for a test that the line of progress counts."""
+        """Prints no dot for a test that the progress line counts."""
         if self._line and report.passed and report.when == "call" and hasattr(report, SENT):
             return "passed", "", "PASSED"
         return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The table and what else is to be said, if properties ran."""
+        """Prints the table, crashes, hangs, remarks and the page, if there are any."""
         aggregate = self.aggregate
         findings = [
             {**finding, "files": [self._relative(path) for path in finding["files"]]}
@@ -124,13 +125,14 @@ class Controller:
             terminalreporter.write_line(f"{why}: all that was found is in {folder}. To go on: {command}{first}")
 
     def _load(self, sent: list[list[str]]) -> list[str]:
-        """Imports the modules that a worker's operations come from, each once; says which cannot be imported."""
+        """Imports the modules of a worker's operations, each once; returns messages about those that cannot be
+        imported."""
         new = [each for each in sent if tuple(each) not in self._origins]
         self._origins.update(map(tuple, new))
         return load(new)
 
     def _recover(self) -> None:
-        """Looks into what killed runs left behind, once the project's operations are known."""
+        """Reports what killed runs left behind, once the project's operations are known."""
         if self._to_recover:
             self._to_recover = False
             self.aggregate.configuration = replace(self.aggregate.configuration, operations=named(self.config))
@@ -153,7 +155,7 @@ class Controller:
 
     @property
     def _keeps_examples(self) -> bool:
-        """Whether failing examples lie in a database. Hypothesis's own profile has one, and none of the hunt's."""
+        """Whether failing examples of the hunt are kept in a database, which Hypothesis's own profile does not do."""
         from hypothesis import settings
 
         hunts = settings.get_current_profile_name() != "default" or self.config.getoption("--hypothesis-seed", None)

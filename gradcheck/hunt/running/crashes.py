@@ -1,7 +1,7 @@
-"""What becomes of a recorded graph in a fresh process, before anybody is told of a crash or a hang.
+"""Runs a recorded graph again in a fresh process, before a crash or a hang is reported.
 
-`python -m gradcheck.hunt.running.crashes RECORD LIMIT [MODULE FOLDER]...` runs it and says on standard output where it
-is; a project's own operations are registered in these modules.
+`python -m gradcheck.hunt.running.crashes RECORD LIMIT [MODULE FOLDER]...` runs it and prints on standard output where
+it is; a project's own operations are registered in these modules.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ENDED = "ended"
 STARTING = 120.0
 STOPPED: dict[str, type[Crash] | type[Hang]] = {"crash": Crash, "hang": Hang}
 OUTSIDE = {-getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)}
-"""What somebody else may have sent; Windows has no SIGKILL and no SIGHUP."""
+"""Exit codes of signals that may come from outside; Windows has no SIGKILL and no SIGHUP."""
 
 
 def rerun(path: Path, limit: float) -> tuple[str, str]:
     """Runs the graph of a record again, in its mode, for at most `limit` seconds (and two minutes to start).
 
-    What became of it ("crash", "hang", "ended" or "not run"), and what there is to say of that.
+    Returns the outcome ("crash", "hang", "ended" or "not run"), and a message about it.
     """
     own = (part for one in origins() for part in (one.module, one.folder))
     command = [sys.executable, "-m", "gradcheck.hunt.running.crashes", str(path), str(limit), *own]
@@ -57,12 +57,12 @@ def killed(returncode: int) -> str:
 
 
 def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Hang | str | None:
-    """Looks into what a dead process recorded: an event, a remark where the graph is not to blame, or None if there
-    was nothing running.
+    """Examines the record of a dead process: returns an event, a remark where the graph is not to blame, or None if
+    nothing was running.
 
     `returncode` is the process's, None where it is not known. The graph is run again, for at most `limit` seconds,
-    unless its process was ended by its watchdog. A process that somebody else may have killed (SIGKILL, as for want of
-    memory) only counts if the graph does it again. Raises RecordError as `read` does.
+    unless its process was ended by its watchdog. A process that may have been killed from outside (SIGKILL, as for want
+    of memory) only counts if the graph does it again. Raises RecordError as `read` does.
     """
     example = read(path)
     if example is None:

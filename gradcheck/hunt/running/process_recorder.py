@@ -1,4 +1,4 @@
-"""What a process that dies leaves behind, the graph that it was running; and the watchdog that ends one that hangs."""
+"""Records the graph that a process is running, in case it dies, and ends a process that hangs by a watchdog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLACK = 0.1
 
 
 class RecordError(Exception):
-    """What a process was running cannot be read here; names the file, which is to be kept, and what to do."""
+    """A record cannot be read here; names the file, which is to be kept, and what to do."""
 
 
 class UnknownOperationError(RecordError):
@@ -35,7 +35,7 @@ class UnknownOperationError(RecordError):
 class Watchdog:
     """Ends the process, with the traceback of all its threads on `stream`, unless it is fed within `limit` seconds.
 
-    The clock runs in a thread of C (faulthandler), so that code which never gives the interpreter back is ended too.
+    The clock runs in a thread of C (faulthandler), so that code which never returns to the interpreter is ended, too.
     Setting that clock takes 0.1 ms, so it is set at most every tenth of the limit: the process ends between 0.9 and 1
     limit after it was last fed. Nothing runs between `rest` and the next `feed`.
     """
@@ -45,18 +45,18 @@ class Watchdog:
         self._set: float | None = None
 
     def feed(self) -> None:
-        """An example begins."""
+        """Restarts the clock when an example begins."""
         now = self._clock()
         if self._set is None or now - self._set >= SLACK * self.limit:
             faulthandler.dump_traceback_later(self.limit, exit=True, file=self._stream)
             self._set = now
 
     def before(self, operation: str, order: int, mode: Mode, graph: Graph) -> None:
-        """A graph is about to run."""
+        """Restarts the clock when a graph is about to run."""
         self.feed()
 
     def rest(self) -> None:
-        """No example is running."""
+        """Stops the clock, as no example is running."""
         if self._set is not None:
             faulthandler.cancel_dump_traceback_later()
             self._set = None
@@ -86,7 +86,7 @@ class ProcessRecorder:
         import fcntl
 
         path.parent.mkdir(parents=True, exist_ok=True)
-        # It gets its name once it is locked: without a lock it would be taken for that of a dead process.
+        # The file gets its name once it is locked: without a lock it would be taken for that of a dead process.
         unlocked = path.with_suffix(".new")
         self._handle = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,11 +99,11 @@ class ProcessRecorder:
         self._write(json.dumps(data).encode())
 
     def rest(self) -> None:
-        """Nothing is running."""
+        """Records that nothing is running."""
         self._write(b"")
 
     def remove(self) -> None:
-        """Takes the file away."""
+        """Deletes the file."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -137,7 +137,7 @@ def read(path: Path) -> RunningExample | None:
 
 
 def _example(path: Path, line: str) -> RunningExample | None:
-    """What a record's line says; None where that nothing is running. Raises ValueError and the like for another."""
+    """The running example of a record; None if it says that nothing runs. Raises ValueError and the like if invalid."""
     checksum, _, text = line.partition(" ")
     if checksum != f"{zlib.crc32(text.encode()):08x}":
         raise ValueError("its checksum is another than that of its text")
@@ -162,7 +162,7 @@ def _refuse_unknown(path: Path, document: GraphDocument) -> None:
 
 
 def abandoned(folder: Path) -> Iterator[Path]:
-    """The records in a folder whose processes are dead, each for one caller only, who deletes it."""
+    """The records in a folder whose processes are dead, each given to only one caller, who deletes it."""
     import fcntl
 
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():

@@ -1,4 +1,4 @@
-"""What pytest does with the operations that a project has registered: their tests, and who else has to know them.
+"""A project's registered operations in pytest: their tests, and how other processes of the run learn of them.
 
 Importing this module imports neither TensorFlow nor NumPy.
 """
@@ -35,7 +35,7 @@ class ProjectOperations:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Adds the tests of the registered operations that were named.
 
-        Refuses names that there are not, or with which no test hunts, and known defects that cannot be read.
+        Refuses unknown names, names with which no test hunts, and known defects that cannot be read.
         """
         asked = self._config.getoption("--gradcheck-ops")
         try:
@@ -50,13 +50,13 @@ class ProjectOperations:
                 known = load_known()
                 items += self._tests(session, names, known) if names else []
         except ValueError as error:
-            # What is said of a module that has not been imported is said to those at the command line.
+            # The message about a module that has not been imported is written for the command line.
             hint = "; for pytest, conftest.py or a collected test has to import it" * ("--import" in str(error))
             self._refuse(f"{error}{hint}", items)
 
     def _check_tests(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Raises ValueError where no test hunts: the run would pass, and have looked at nothing."""
-        # A module that could not be collected is told by pytest, and may have been the one that was meant.
+        """Raises ValueError where no test hunts: the run would pass without having checked anything."""
+        # pytest reports a module that could not be collected; it may be the one that was meant.
         if not session.testsfailed and not any(map(_hunts, items)):
             raise ValueError(
                 f"operations were {self._config.getoption('--gradcheck-ops')!r}; the catalogue has some, but no test "
@@ -70,7 +70,7 @@ class ProjectOperations:
         items.clear()
 
     def _chosen(self) -> list[str]:
-        """The operations that were named, of which the run is from now on; those that are registered, of these."""
+        """Restricts the run to the operations that were named, and returns the registered ones."""
         from gradcheck.hunt.catalogue import CATALOGUE
 
         chosen = selected(self._config.getoption("--gradcheck-ops"), CATALOGUE)
@@ -108,19 +108,19 @@ def named(config: pytest.Config) -> tuple[str, ...] | None:
 
 
 def origins_sent() -> list[list[str]]:
-    """From where this process has its operations, as plain data for the process that started it."""
+    """The origins of this process's registered operations, as plain data for the process that started it."""
     return [[one.module, one.folder] for one in sys.modules[REGISTRY].origins()] if REGISTRY in sys.modules else []
 
 
 def load(sent: Iterable[Sequence[str]]) -> list[str]:
-    """Imports the modules from which another process of this run has its operations; says which cannot be imported."""
+    """Imports the modules of another process's operations; returns messages about those that cannot be imported."""
     failed = []
     for module, folder in sent:
         from gradcheck.hunt.registry import Origin
 
         try:
             Origin(module, folder).load()
-        except (Exception, SystemExit) as error:  # whatever a module of somebody's raises
+        except (Exception, SystemExit) as error:  # whatever a user's module raises
             failed.append(
                 f"the module {module}, which registers operations, cannot be imported from {folder} by another process "
                 f"({type(error).__name__}: {error}): findings with these are not run again, and the run has no page; "

@@ -31,7 +31,7 @@ from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 Properties = tuple[tuple[str, str], ...]
 
 GRADIENTS_EVERY = 60.0
-"""Seconds: what ran of TensorFlow's gradients is written so often, that a worker which is killed loses little of it."""
+"""Seconds between writes of which gradients ran, so that a worker that is killed loses little of it."""
 
 
 class Worker:
@@ -57,7 +57,7 @@ class Worker:
 
     @contextmanager
     def hunting(self) -> Iterator[None]:
-        """Around a test: what it counts becomes events; Ctrl-C keeps the smallest graph of each of its failures."""
+        """A context for a test: its counts become events; Ctrl-C keeps the smallest graph of each of its failures."""
         if self._recorder is None:
             with suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
                 self._recorder = ProcessRecorder(self._record)
@@ -80,7 +80,7 @@ class Worker:
                 self._write_gradients(self._gradients.so_far())
 
     def _count(self, new: Counter[tuple[str, int, str]], seconds: float) -> None:
-        """Writes one event an operation and order."""
+        """Writes one event per operation and order."""
         self._outcomes = [[*key, count] for key, count in sorted(new.items())]
         groups = {pair: list(rows) for pair, rows in groupby(self._outcomes, itemgetter(0, 1))}
         for (operation, order), rows in groups.items():
@@ -99,7 +99,7 @@ class Worker:
             )
 
     def send(self) -> dict[str, Any]:
-        """What the controller has to know of the test that has just ended, as plain data."""
+        """The results of the test that has just ended, as plain data for the controller."""
         sent = {"outcomes": self._outcomes, "findings": self._findings, "problems": self.journal.problems}
         self._outcomes, self._findings = [], []
         return sent
@@ -117,9 +117,9 @@ class Worker:
         return recorded
 
     def record(self, finding: GraphFinding, *, confirmed: bool = True) -> tuple[str, Properties]:
-        """Confirms a finding in a fresh process, writes its report and its event; the full text, and its properties.
+        """Confirms a finding in a fresh process, writes its report and its event; returns the text and the properties.
 
-        What cannot be written is said in the text; the finding is all in it.
+        The text holds all of the finding, and says what could not be written.
         """
         if confirmed:
             try:
@@ -151,7 +151,7 @@ class Worker:
             self.record(failure.finding, confirmed=False)
 
     def finish(self, how: Ending) -> None:
-        """The session ends."""
+        """Writes the last event and what ran of TensorFlow's gradients, as the session ends."""
         if self.journal.file is not None:
             shard = str(self.configuration.shard)
             self.journal.write(Finished(how, self.coverage.valid(), time.time() - self._began, shard))
@@ -166,7 +166,7 @@ class Worker:
             files.replace(folder / self._record.name, documents.to_text(ran))
 
     def close(self) -> None:
-        """Takes away what only a running process has."""
+        """Deletes the record, which only a running process has."""
         if self._recorder is not None:
             self._recorder.remove()
             with suppress(OSError):

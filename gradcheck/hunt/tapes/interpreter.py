@@ -1,4 +1,4 @@
-"""Running a program with TensorFlow, and comparing what it gives with what the model predicts."""
+"""Runs a program with TensorFlow, and compares the results with the predictions of the model."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from gradcheck.numerics.sampling import CONFIRM
 Array = np.ndarray[Any, Any]
 
 MARGIN = 10.0
-"""A wrong value lies outside of both intervals by this factor, as everywhere in this project."""
+"""Factor by which a wrong value lies outside of both intervals, as everywhere in this project."""
 
 INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What TensorFlow gave: for each derivative its parts (None, or an array), and what was raised in the end."""
+    """TensorFlow's results: the parts of each derivative (None, or an array), and the exception at the end, if any."""
 
     derivatives: tuple[dict[str, Array | None], ...]
     raised: BaseException | None
 
     def part(self, path: str) -> Array | None:
-        """What a part of a derivative came to in the end; raises KeyError where the program did not get so far."""
+        """The last value of a part of a derivative; raises KeyError where the program did not get that far."""
         return {name: part for parts in self.derivatives for name, part in parts.items()}[path]
 
 
@@ -55,7 +55,7 @@ def callable_of(operation: str) -> Callable[..., Any]:
 
 
 def run(program: Program) -> Observed:
-    """Run a program on variables of its own, eagerly or as one tf.function."""
+    """Runs a program on variables of its own, eagerly or as one tf.function."""
     execution, raised = TensorFlowRun(program.traced), list[BaseException]()
     for variable in program.variables:
         execution.values[variable.name] = tf.Variable(variable.literal.array(), trainable=variable.trainable)
@@ -63,7 +63,7 @@ def run(program: Program) -> Observed:
     def everything() -> list[list[Any]]:
         try:
             execution.run_all(program.body)
-        except Exception as error:  # whatever TensorFlow raises is what the program came to
+        except Exception as error:  # any exception of TensorFlow is the program's outcome
             raised[:] = [error]
         return [list(parts.values()) for parts in execution.derivatives]
 
@@ -137,20 +137,20 @@ def _apply(statement: form.Apply, values: dict[str, Any]) -> None:
 
 @dataclass
 class PredictionComparison:
-    """The differences from the model's predictions, in words, and how many derivatives ended how."""
+    """The differences from the model's predictions, in words, and the number of derivatives with each outcome."""
 
     differences: list[str] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
 class UnexplainedDifference(AssertionError):
-    """TensorFlow does something that the model does not predict; the message ends with the program."""
+    """TensorFlow does not do what the model predicts; the message ends with the program."""
 
 
 def examine(program: Program) -> None:
-    """Raise UnexplainedDifference where TensorFlow does not do what the model predicts.
+    """Raises UnexplainedDifference where TensorFlow does not do what the model predicts.
 
-    As with graphs, nothing happens for a program that the monitor passes over, as the time is over.
+    As with graphs, does nothing for a program that the monitor skips because the time is over.
     """
     now = monitor.current()
     differences = [] if now.passes_over(program) else compare(program).differences
@@ -161,7 +161,7 @@ def examine(program: Program) -> None:
 
 
 def compare(program: Program) -> PredictionComparison:
-    """Run a program with the model and with TensorFlow, and compare every derivative and the exception."""
+    """Runs a program with the model and with TensorFlow, and compares every derivative and the exception."""
     predicted, observed = model.run(program), run(program)
     found = PredictionComparison()
     # One case is a tf.cond in a graph that a persistent tape records as well; the model predicts none.
@@ -190,7 +190,7 @@ def _as_predicted(predicted: RaisedError | None, observed: BaseException | None)
 
 
 def _compare(prediction: Prediction, given: Array | None) -> tuple[str, str | None]:
-    """How one derivative ended, and what is wrong with it, if anything."""
+    """The outcome of one derivative, and what is wrong with it, if anything."""
     kind, tensor = prediction.kind, prediction.tensor
     if given is None or tensor is None:
         agrees = given is None and tensor is None

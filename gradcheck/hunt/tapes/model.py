@@ -1,4 +1,4 @@
-"""The reference model: runs a program in plain Python and predicts what TensorFlow's tapes give, call by call."""
+"""The reference model: runs a program in plain Python and predicts the results of TensorFlow's tapes, call by call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 class NoneOperandError(ValueError):
-    """An operation is given None: the model predicts nothing for such a program."""
+    """An operation is given None; the model predicts nothing for such a program."""
 
 
 class Model(ProgramRun):
@@ -53,7 +53,7 @@ class Model(ProgramRun):
         self.raised: RaisedError | None = None
 
     def declare(self, variable: form.Variable) -> None:
-        """A new variable."""
+        """Declares a variable."""
         value = variable.literal.array()
         self.values[variable.name] = ModelVariable(ModelTensor(value), variable.trainable, value)
 
@@ -65,7 +65,7 @@ class Model(ProgramRun):
         return found
 
     def run(self, statement: form.Statement) -> None:
-        """One statement with all of its inner ones. Raises RaisedError where TensorFlow would raise."""
+        """Runs one statement with all of its inner ones. Raises RaisedError where TensorFlow would raise."""
         match statement:
             case form.Constant(name, literal):
                 self.values[name] = ModelTensor(literal.array())
@@ -116,7 +116,7 @@ class Model(ProgramRun):
         self.derivatives.append(predictions)
 
     def _access(self, statements: Sequence[form.Apply], every: bool) -> None:
-        """Access the variables that a function or the branches read or, for `every`, use in any way."""
+        """Accesses the variables that a function or the branches read or, for `every`, use in any way."""
         used = [statement for statement in statements if every or OPERATIONS[statement.operation].reads]
         for value in (self.values.get(name) for statement in used for name in statement.arguments):
             if isinstance(value, ModelVariable):
@@ -125,7 +125,7 @@ class Model(ProgramRun):
     def _body(
         self, statements: Sequence[form.Apply], names: Sequence[str], arguments: Sequence[str] = ()
     ) -> FunctionBody:
-        """What a function or a branch computes, on a record of its own that follows everything from outside."""
+        """The computation of a function or a branch, on a record of its own that watches everything from outside."""
         record = TapeRecord(accessed=True)
         for name in dict.fromkeys((*arguments, *(one for each in statements for one in each.arguments))):
             outside = self.values.get(name)
@@ -137,7 +137,7 @@ class Model(ProgramRun):
         return FunctionBody(record, tuple(local[name] for name in names))
 
     def _call(self, kind: str, names: Sequence[str], bodies: Sequence[FunctionBody], taken: int) -> None:
-        """One operation that computes the outputs of one of the bodies; its inputs are those of all of them."""
+        """Applies one operation with the outputs of the body that is taken, and the inputs of all bodies."""
         inputs = tuple(dict.fromkeys(tensor for body in bodies for tensor in body.inputs))
         record, outputs = bodies[taken].record, bodies[taken].outputs
 
@@ -159,18 +159,18 @@ class Model(ProgramRun):
 
 @dataclass(frozen=True, eq=False)
 class FunctionBody:
-    """What a tf.function or one branch of a tf.cond computes, all of it recorded."""
+    """The computation of a tf.function or of one branch of a tf.cond, all of it recorded."""
 
     record: TapeRecord
     outputs: tuple[ModelTensor, ...]
 
     @property
     def inputs(self) -> list[ModelTensor]:
-        """Its arguments and what it captures: tensors and handles of variables."""
+        """Its arguments and captures: tensors and handles of variables."""
         return [tensor for tensor, entry in self.record.entries.items() if entry is None]
 
     def gradients(self, inputs: Sequence[ModelTensor], ups: Sequence[ModelTensor]) -> list[ModelTensor | None]:
-        """The gradients of the floating outputs, weighted with `ups`."""
+        """The gradients of the floating outputs, weighted with the incoming cotangents `ups`."""
         active = ActiveTapes(records=[self.record])
         pairs = [(output, up) for output, up in zip(self.outputs, ups, strict=True) if output.floating]
         weighted = [active.apply(MUL, output, up) for output, up in pairs]
@@ -178,7 +178,7 @@ class FunctionBody:
 
 
 def run(program: form.Program) -> Model:
-    """Run a program to its end, or to the first exception, which `raised` then holds."""
+    """Runs a program to its end, or to the first exception, which `raised` then holds."""
     model = Model(program.traced)
     for variable in program.variables:
         model.declare(variable)

@@ -1,8 +1,8 @@
-"""The operations of programs: TensorFlow's text, NumPy's value, and which tensors the gradient is made of.
+"""The operations of programs: TensorFlow's text, NumPy's value, and the tensors that the gradient is computed from.
 
 The gradients follow tensorflow/python/ops/math_grad.py and array_grad.py. A test compares their values with finite
-differences of `forward`; the model needs to know what they depend on, which decides what an outer tape sees. So they
-use the same tensors as TensorFlow's: one that is computed again and one that is kept are not the same to a tape.
+differences of `forward`. The model needs to know what they depend on, which decides what an outer tape sees; so they
+use the same tensors as TensorFlow's: a recomputed tensor and a kept one are not the same to a tape.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Array = np.ndarray[Any, Any]
 class ModelTensor:
     """A value with an identity of its own, as tapes know them: two equal values are two tensors.
 
-    A variable's handle is a tensor, too; its value is the variable's when it was made. `opaque` marks derivatives
-    whose own derivative the model does not predict.
+    A variable's handle is a tensor, too; its value is the variable's initial value. `opaque` marks derivatives whose
+    own derivative the model does not predict.
     """
 
     value: Array
@@ -35,12 +35,12 @@ class ModelTensor:
 
     @property
     def followed(self) -> ModelTensor:
-        """What tapes follow: the tensor itself (of a variable, its handle)."""
+        """The tensor that tapes follow: this one (of a variable, its handle)."""
         return self
 
     @property
     def floating(self) -> bool:
-        """Whether a derivative passes."""
+        """Whether the tensor is floating, so that derivatives pass through it."""
         return bool(self.value.dtype.kind == "f")
 
 
@@ -64,10 +64,10 @@ class Operation:
     """One operation; `forward` takes and returns arrays with a leading axis of points.
 
     gradient(compute, inputs, outputs, cotangents of the outputs), one after another, gives the inputs' cotangents; None
-    stands for an operation that is registered as not differentiable. `text` is the Python source, None for what only
-    gradients use. `fixed`: its value is constant for finite differences, as it is for the tape. `recorded=False`: no
-    tape sees it (NumPy, stop_gradient); `reads=False`: nor that a variable is read for it. `matrix`: the arguments are
-    matrices.
+    stands for an operation that is registered as not differentiable. `text` is the Python source, None for an operation
+    that only gradients use. `fixed`: its value is constant for finite differences, as it is for the tape.
+    `recorded=False`: no tape sees it (NumPy, stop_gradient); `reads=False`: nor does any see that a variable is read
+    for it. `matrix`: the arguments are matrices.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Operation:
     matrix: bool = False
 
     def results(self, *arrays: Array) -> tuple[Array, ...]:
-        """What `forward` gives, also where that is one array."""
+        """The results of `forward` as a tuple, even of one array."""
         results = self.forward(*arrays)
         return results if isinstance(results, tuple) else (results,)
 
     def cotangents(self, compute: RunOperation, entry: TapeEntry, ups: Sequence[ModelTensor]) -> Cotangents:
-        """What `gradient` gives for each input."""
+        """The cotangents that `gradient` gives for each input."""
         if self.gradient is None:
             return (None,) * len(entry.inputs)
         found = self.gradient(compute, *entry.inputs, *entry.outputs, *ups)
@@ -111,7 +111,7 @@ def _padded(array: Array, rank: int) -> Array:
 
 
 def paired(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A function of two arrays that broadcasts their shapes behind the axis of points."""
+    """A function of two arrays that broadcasts their shapes after the axis of points."""
 
     def call(a: Array, b: Array) -> Array:
         rank = max(a.ndim, b.ndim)
@@ -135,7 +135,7 @@ def sum_to(shape: tuple[int, ...]) -> Operation:
 
 @cache
 def broadcast_to(shape: tuple[int, ...]) -> Operation:
-    """A tensor repeated to this shape."""
+    """A tensor broadcast to this shape."""
 
     def forward(a: Array) -> Array:
         return np.broadcast_to(_padded(a, len(shape) + 1), (len(a), *shape))
@@ -144,7 +144,7 @@ def broadcast_to(shape: tuple[int, ...]) -> Operation:
 
 
 def first_row(rank: int, batch: bool) -> Operation:
-    """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
+    """The first row of a Jacobian's target: its first element, or that of every member of the batch."""
     place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
 
     def gradient(compute: RunOperation, x: ModelTensor, y: ModelTensor, up: ModelTensor) -> ModelTensor:
@@ -156,7 +156,7 @@ def first_row(rank: int, batch: bool) -> Operation:
 
 
 def zeros_like(tensor: ModelTensor) -> ModelTensor:
-    """The gradient of an output that nothing flowed to."""
+    """The gradient of an output that no cotangent reached."""
     return ModelTensor(np.zeros_like(tensor.value))
 
 

@@ -1,4 +1,4 @@
-"""Programs of tapes as Python scripts, and the check of one that was read: that it can be run, and not for too long."""
+"""Programs of tapes as Python scripts, and the validation of a program that was read: it can run, and not for long."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def _structure(structure: form.Structure) -> str:
 
 MAX_DEPTH = 8
 MAX_JACOBIANS = 1
-"""Of small literals, one Jacobian stays small; one of another is of the fourth power."""
+"""With small literals, one Jacobian stays small; a Jacobian of a Jacobian grows with the fourth power."""
 BOUND = "a name that was bound before"
 
 
 def checked(program: Program, place: str = "$") -> Program:
     """The program itself; raises DocumentError where it cannot be run, or would run for too long.
 
-    Among others for an unknown operation, and for a name that nothing before it binds.
+    For instance, for an unknown operation, or for a name that nothing before it binds.
     """
     check = _Check()
     for i, variable in enumerate(program.variables):
@@ -112,7 +112,7 @@ def checked(program: Program, place: str = "$") -> Program:
 
 @dataclass
 class _Check:
-    """What was bound before a statement, how many statements were read, and how many will be run, round by round."""
+    """The names bound before a statement, the number of statements read, and the number that will run in all rounds."""
 
     values: set[str] = field(default_factory=set)
     tapes: set[str] = field(default_factory=set)
@@ -134,7 +134,7 @@ class _Check:
             self._statement(statement, here, rounds, depth)
 
     def bind(self, place: str, *names: str) -> None:
-        """Names stand for values from here on."""
+        """Adds names that stand for values from here on."""
         self.values.update(_named(name, place) for name in names)
 
     def _statement(self, statement: Statement, place: str, rounds: int, depth: int) -> None:
@@ -192,7 +192,7 @@ class _Check:
         self.values.update(statement.sources.paths(_named(statement.name, f"{place}.name")))
 
     def _local(self, body: Sequence[Statement], place: str, rounds: int, depth: int) -> None:
-        """A block whose names are its own."""
+        """Checks a block whose names are local."""
         outside = set(self.values)
         self.block(body, place, rounds, depth + 1)
         self.values = outside

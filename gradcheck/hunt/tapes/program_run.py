@@ -1,4 +1,4 @@
-"""What running a program means, whoever computes: its blocks, its loops, its tapes and the values of its names."""
+"""Runs the parts of a program that compute nothing: its blocks, its loops, its tapes and the values of its names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradcheck.defects import tape_program as form
 
 
 class ProgramRun:
-    """A program while it runs: the values of its names, its tapes, and what its derivatives came to.
+    """A program while it runs: the values of its names, its tapes, and its derivatives so far.
 
     `make_tape` makes a tape, which has the methods of tf.GradientTape. A subclass runs the statements that compute.
     """
@@ -26,12 +26,12 @@ class ProgramRun:
         return self.values[name]
 
     def run_all(self, body: Sequence[form.Statement]) -> None:
-        """Several statements one after another."""
+        """Runs several statements one after another."""
         for statement in body:
             self.run(statement)
 
     def run(self, statement: form.Statement) -> None:
-        """One statement with all of its inner ones."""
+        """Runs one statement with all of its inner ones."""
         match statement:
             case form.Open() | form.Resume() | form.Stop():
                 with self.block(statement):

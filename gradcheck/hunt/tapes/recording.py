@@ -1,4 +1,4 @@
-"""What tapes record while operations are applied, and values computed again from it."""
+"""The records that tapes keep of applied operations, and the evaluation of values from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class TapeRecord:
-    """What one tape holds: the tensors that it follows, each with the entry that produced it (None: watched).
+    """The record of one tape: the tensors that it follows, each with the entry that produced it (None: watched).
 
     Rules of tensorflow/c/eager/tape.h (Watch, ShouldRecord, RecordOperation). `accessed`: it watches the trainable
     variables that are accessed.
@@ -36,7 +36,7 @@ class TapeRecord:
             self.entries.update(dict.fromkeys(entry.outputs, entry))
 
     def entries_behind(self, targets: Sequence[ModelTensor]) -> list[TapeEntry]:
-        """All entries on which `targets` depend, each after those that it depends on."""
+        """All entries on which `targets` depend, each after its own dependencies."""
         found: dict[TapeEntry, None] = {}
 
         def visit(tensor: ModelTensor) -> None:
@@ -52,9 +52,9 @@ class TapeRecord:
 
 
 def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mapping[ModelTensor, Array]) -> list[Array]:
-    """The values of `tensors` where others are moved by so much: arrays with a leading axis of points.
+    """The values of `tensors` where others are shifted by `moved`: arrays with a leading axis of points.
 
-    Recorded operations are computed again; everything else, and what is not differentiable, keeps its value.
+    Recorded operations are computed again; everything else, and fixed operations, keep their values.
     """
     known = {tensor: tensor.value + shift for tensor, shift in moved.items()}
 
@@ -66,7 +66,7 @@ def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mappin
             elif entry.operation is READ:
                 known[tensor] = tensor.value[None] + moved.get(entry.inputs[0], 0.0)
             else:
-                # A function's other outputs come along; one that is moved itself keeps its value.
+                # A function's other outputs are set as well; one that is moved itself keeps its value.
                 results = entry.operation.results(*map(value, entry.inputs))
                 known.update(dict(zip(entry.outputs, results, strict=True)) | known)
         return known[tensor]
@@ -76,7 +76,7 @@ def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mappin
 
 @dataclass(eq=False)
 class ActiveTapes:
-    """The records of the tapes that record at the moment; operations are applied here, so that they see them.
+    """The records of the tapes that are recording; operations are applied here, so that these tapes see them.
 
     `traced`: all of this is inside a tf.function. `hidden` counts the gradients of functions and conditionals that were
     taken while a tape recorded; the derivatives of those are not predicted.
@@ -87,11 +87,11 @@ class ActiveTapes:
     hidden: int = 0
 
     def apply(self, operation: Operation, *inputs: ModelTensor) -> ModelTensor:
-        """One operation with one result."""
+        """Applies an operation with one result."""
         return self.apply_all(operation, inputs)[0]
 
     def apply_all(self, operation: Operation, inputs: Sequence[ModelTensor]) -> tuple[ModelTensor, ...]:
-        """One operation with all of its results."""
+        """Applies an operation, and returns all of its results."""
         with np.errstate(all="ignore"):
             arrays = operation.results(*(tensor.value[None] for tensor in inputs))
         outputs = tuple(ModelTensor(np.asarray(array[0])) for array in arrays)
@@ -100,7 +100,7 @@ class ActiveTapes:
         return outputs
 
     def read(self, value: Value, recorded: bool = True) -> ModelTensor:
-        """A tensor as it is; a variable is read, and watched by the tapes that watch what is accessed."""
+        """Returns a tensor as it is; reads a variable, which tapes that watch accessed variables then watch."""
         if isinstance(value, ModelTensor):
             return value
         result = ModelTensor(value.value)
@@ -110,7 +110,7 @@ class ActiveTapes:
         return result
 
     def access(self, variable: ModelVariable) -> None:
-        """Reading or assigning a trainable variable makes tapes watch it."""
+        """Makes tapes watch a trainable variable that is read or assigned."""
         for record in self.records:
             if record.accessed and variable.trainable:
                 record.watch(variable.followed)
@@ -128,7 +128,7 @@ class Prediction:
     """The derivative that `method` of a tape gives with respect to one source: `kind` is VALUE, NONE or ZEROS.
 
     A value is the derivative of the part of the targets that was recorded. `tensor` is the derivative as the program
-    goes on to use it; of a Jacobian it has the shape and dtype alone, and its own derivatives are not predicted.
+    uses it further; that of a Jacobian has only the shape and dtype, and its own derivatives are not predicted.
     """
 
     kind: str
@@ -163,7 +163,7 @@ class Prediction:
         return np.broadcast_to(value.reshape(len(value), -1), (len(points), value[0].size))
 
     def _arranged(self, lines: Array) -> Array:
-        """From (n, m), a line a source element, to the derivative's shape."""
+        """From (n, m), one line per source element, to the derivative's shape."""
         if self.method != "batch_jacobian":
             return lines.T.reshape(self.shape)
         batch, *rest = self.source.shape

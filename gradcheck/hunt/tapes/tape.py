@@ -37,9 +37,10 @@ class RaisedError(Exception):
 def gradient(
     record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor], compute: RunOperation
 ) -> list[ModelTensor | None]:
-    """The gradients of the sum of `targets`, one (or None) a source; `compute` applies an operation to tensors.
+    """The gradients of the sum of `targets`, one (or None) per source; `compute` applies an operation to tensors.
 
-    A target starts with ones if the tape recorded how it was made, or if it is a source itself. Raises NoGradientError.
+    A target's cotangent starts with ones if the tape recorded its operation, or if it is a source itself. Raises
+    NoGradientError.
     """
     cotangents: dict[ModelTensor, list[ModelTensor]] = {}
 
@@ -58,7 +59,7 @@ def gradient(
         ups = [total(output) or zeros_like(output) for output in entry.outputs]
         for tensor, part in zip(entry.inputs, entry.operation.cotangents(compute, entry, ups), strict=True):
             if tensor not in record.entries:
-                # An operand that the tape does not follow loses even the ones that it starts with as a target.
+                # An operand that the tape does not follow loses even its initial cotangent of ones as a target.
                 cotangents.pop(tensor, None)
             elif part is not None:
                 cotangents.setdefault(tensor, []).append(part)
@@ -66,7 +67,7 @@ def gradient(
 
 
 class ModelTape:
-    """One tape; `record` is None before the first `with` and after a non-persistent tape gave its derivative."""
+    """One tape; `record` is None before the first `with` and after a non-persistent tape has given its derivative."""
 
     def __init__(self, active: ActiveTapes, persistent: bool, accessed: bool) -> None:
         self.active, self.persistent, self.accessed = active, persistent, accessed
@@ -98,7 +99,7 @@ class ModelTape:
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
-        """A block, after which a tape that gave its derivative inside starts a new record."""
+        """A paused block; a tape that gave its derivative inside starts a new record after it."""
         if self.record is None:
             raise RaisedError("RuntimeError", "Trying to stop recording a tape which is not recording.")
         self._pop()
@@ -119,7 +120,7 @@ class ModelTape:
             self.record.watch(value.followed)
 
     def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
-        """What gradient, jacobian or batch_jacobian gives for each source. Raises RaisedError."""
+        """The results of gradient, jacobian or batch_jacobian for each source. Raises RaisedError."""
         if self.record is None:
             # batch_jacobian has a message of its own, "used tocompute".
             verb = "used tocompute" if method == "batch_jacobian" else "used to compute"
@@ -141,7 +142,7 @@ class ModelTape:
         for part, source in zip(self._reverse(record, ends, starts), sources, strict=True):
             kind = VALUE if part is not None else ZEROS if zeros else NONE
             if kind == ZEROS:
-                # Zeros are an operation on the source, which other tapes see; in a graph they are a constant.
+                # Zeros are an operation on the source, which other tapes record; in a graph they are a constant.
                 tensor = self.active.read(source)
                 part = zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
             predictions.append(Prediction(kind, part, record, ends, source.followed, "gradient"))
@@ -150,18 +151,21 @@ class ModelTape:
     def _jacobian(
         self, record: TapeRecord, method: str, target: Value, sources: Sequence[Value], zeros: bool
     ) -> list[Prediction]:
-        """The target is read, and its rows are taken, while the tape records; the first stands for all rows."""
+        """The predictions of a Jacobian.
+
+        The target is read, and its rows are taken, while the tape records; the first row stands for all.
+        """
         starts, batch = [source.followed for source in sources], method == "batch_jacobian"
         if batch:
             _refuse_batches(target.followed.shape, starts[0].shape)
-        # TensorFlow asks the shape of a variable by reading it, which other tapes see.
+        # TensorFlow gets the shape of a variable by reading it, which other tapes record.
         self.active.read(sources[0] if batch else target)
         with nullcontext() if self.recording else self:
             flat = self.active.apply(IDENTITY, self.active.read(target))
             first = self.active.apply(first_row(len(flat.shape), batch), flat)
         predictions = []
         for part, start in zip(self._reverse(record, [first], starts), starts, strict=True):
-            # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
+            # An unconnected batch_jacobian is made of zeros, requested or not, and if not, of the target's dtype.
             kind = VALUE if part is not None else ZEROS if zeros or batch else NONE
             prediction = Prediction(kind, None, record, (flat,), start, method)
             if kind != NONE:
@@ -174,7 +178,7 @@ class ModelTape:
     def _reverse(
         self, record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor]
     ) -> list[ModelTensor | None]:
-        """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
+        """One backward sweep; a non-persistent tape stops recording for it, and is used up by it."""
         if self.recording and not self.persistent:
             self._pop()
         found = gradient(record, targets, sources, self.active.apply)

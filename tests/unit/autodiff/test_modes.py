@@ -100,7 +100,7 @@ def raising(error: Exception) -> Callable[[Any], Any]:
     return identity
 
 
-# tf.vectorized_map does without what tf.custom_gradient says: its converter hands on what the override is tied to.
+# tf.vectorized_map ignores tf.custom_gradient: its converter passes on the tensor that the override is attached to.
 @pytest.mark.parametrize("mode", [mode for mode in FIRST if mode.mode != VECTORIZED], ids=str)
 def test_a_derivative_that_raises_is_distinguished_from_one_that_cannot_run(mode: Mode) -> None:
     for error in (ValueError("no gradient"), IndexError("a list of shapes"), KeyError("name")):

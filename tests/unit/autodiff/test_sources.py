@@ -1,4 +1,4 @@
-"""What a call's arguments are taken apart into, and how they are put together again."""
+"""How a call's arguments are taken apart into sources, and put together again."""
 
 from __future__ import annotations
 

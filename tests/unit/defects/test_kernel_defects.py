@@ -1,4 +1,4 @@
-"""From kernels at their inputs to the records: every record with a kernel is found at its own example."""
+"""Known defects of kernels at their inputs: every record with a kernel is found at its own example."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORWARD = {"exclusive": False, "reverse": False}
 
 
 def uses(defect: Defect) -> Iterator[KernelUse]:
-    """What the graph of a record runs."""
+    """The kernels that the graph of a record runs."""
     graph = from_document(defect.graph, "$.graph")
     inputs = [tf.constant(literal.array()) for literal in graph.inputs]
     yield from map(kernel_use, recorded(lambda *given: forward(graph, given)[-1], inputs).operations)
@@ -142,7 +142,7 @@ def test_what_is_found_wrong_in_such_a_region_is_the_known_defect() -> None:
 
 
 def test_a_region_that_is_mostly_right_leaves_open_what_no_other_region_decides() -> None:
-    """Of the same record, or of another order or operation of a name that ends alike, they say nothing."""
+    """They say nothing about another order, or about an operation whose name has the same ending."""
     cumprod = DEFECTS["cumprod-zero-order1"]
     mostly = Region("cumprod", "always", (1,), drawn=True)
     zero, elsewhere = Region("cumprod", "zero", (1,)), Region("cumprod", "always", (2,), drawn=True)
@@ -204,7 +204,7 @@ def test_attributes_become_protocol_buffers() -> None:
 
 
 def test_the_records_of_a_folder_are_those_of_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A project that names another folder asks that one, in the same process."""
+    """A project that names another folder uses that one, in the same process."""
     for folder, found in ((tmp_path, False), (records.COMMITTED, True), (tmp_path, False)):
         monkeypatch.setenv("GRADCHECK_KNOWN", str(folder))
         assert bool(defects_of("Cumprod", 1)) == found

@@ -510,7 +510,7 @@ def test_what_is_raised_may_be_what_is_known_whatever_raises_it(cumprod: Defect)
 
 @pytest.mark.parametrize(("producer", "known_as"), [("square", True), ("cumprod", True), ("exp", False)])
 def test_what_is_raised_behind_the_culprit_may_be_what_is_known(cumprod: Defect, producer: str, known_as: bool) -> None:
-    """The producer of what is raised stands behind the operation that is blamed, or is it."""
+    """The operation that makes a gradient raise comes before the operation that is blamed, or is it."""
     raising = Region("*", "always", (1,), producers=(producer,), error="not subscriptable")
     signature = structs.replace(cumprod.signature, operation="sin", kind=Kind.RAISES)
     defect = structs.replace(cumprod, signature=signature, regions=(raising,))

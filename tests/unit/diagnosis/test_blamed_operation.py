@@ -1,4 +1,4 @@
-"""The record of a wrong operation, and what is looked at on the way to it."""
+"""The record of a wrong operation, and the operations that are checked before it."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def test_a_node_that_does_not_agree_leaves_them_open(order: int) -> None:
 def test_differences_that_contradict_the_chain_rule_accuse_nobody(
     graph: Graph, factor: float, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the whole graph they are made to miss a part of 1e-3, along the axes and along the direction twice.
+    """Differences of the whole graph are made to miss a part of 1e-3, along the axes and twice along the direction.
 
-    Where autodiff misses the chain rule's value by no more, either may be rounding.
+    Where autodiff misses the chain rule's value by no more than that, either may be rounding.
     """
     real = second_order.compare_second
 
@@ -92,7 +92,8 @@ def test_of_large_nodes_no_jacobian_is_taken() -> None:
 
 
 def test_right_nodes_with_a_wrong_derivative_between_them_stay_a_mismatch() -> None:
-    """The gradient of the sum hands on what arrives as a constant: right at first order, and alone."""
+    """The gradient of the sum passes the cotangent on as a constant, which is right at first order, and for a lone
+    node."""
     cut = planted(["AddV2"], lambda right: lambda op, upstream: right(op, tf.stop_gradient(upstream)))
     graph = Graph((LINE, LINE), (Node.of("add", 0, 1), Node.of("square", 2)))
     with cut:

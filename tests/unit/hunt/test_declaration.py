@@ -1,4 +1,4 @@
-"""`gradcheck.operation`: what it makes of a function, and what it refuses."""
+"""`gradcheck.operation`: the entry that it makes of a function, and what it refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _forgotten() -> Iterator[None]:
 
 
 def made(function: Any, **fields: Any) -> OpSpec:
-    """The entry that a function gets."""
+    """The catalogue entry of a function."""
     name = fields.get("name", function.__name__)
     gradcheck.operation(**fields)(function)
     return CATALOGUE[name]
@@ -154,7 +154,7 @@ def test_points_of_the_plane_and_the_domain_of_both_parts() -> None:
 
 
 class WithoutSignature:
-    """Distances from zero, by a function that does not tell its parameters, as a ufunc of older NumPy."""
+    """Distances from zero, by a function without a signature, as a ufunc of older NumPy."""
 
     __signature__ = 3
 

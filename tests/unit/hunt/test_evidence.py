@@ -23,7 +23,7 @@ BEHIND = Graph((Input((1,), (0.0,)), Input((1,), (2.0,))), (Node.of("exp", 1), N
 
 
 def found_in(graph: Graph, order: int = 1) -> GraphFinding:
-    """The finding of a graph that is wrong, with all that its report shows."""
+    """The finding of a wrong graph, with all that its report shows."""
     return evidence.completed(evidence.finding_of(trial.run(graph, (order,)), order))
 
 

@@ -83,7 +83,7 @@ def test_what_is_not_written_in_python_has_no_code(function: object) -> None:
 
 
 def test_helpers_are_what_is_called_if_it_is_written_for_gradients(module: SimpleNamespace) -> None:
-    """All of a file of gradients; elsewhere what is private, since a public function is an operation of its own."""
+    """All functions of a file of gradients; elsewhere the private ones, since a public function is an operation."""
     codes = registered_code({"Some": module.gradient, "None": None})
     found = {code.name for code in helpers_of(codes.values())}
     private = {"gradient", "_helper"}

@@ -1,4 +1,4 @@
-"""What a run reaches of TensorFlow's gradients: recorded, put together, held against the source."""
+"""Which of TensorFlow's gradients a run reaches: recorded, merged, compared with the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import slices
 
 @pytest.fixture(scope="module")
 def run() -> GradientRun:
-    """Determinants at both orders, minima at the first."""
+    """Determinants at both orders, minima at first order."""
     recorder, plain = GradientRecorder(), ops.gradient_registry.lookup("Sin")
     recorder.start()
     x = tf.constant([[1.0, 2.0], [3.0, 5.0]], tf.float64)
@@ -77,7 +77,7 @@ FEW = ("MatrixDeterminant", "Max", "Min", "Pow", "Sin")
 
 @pytest.mark.sliced
 def test_the_reach_knows_lines_and_branches(run: GradientRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the test command, of the code of a few gradients and their helpers."""
+    """The test command takes the code of a few gradients and their helpers."""
     codes = reachable_code()
     chosen = {name: codes[name] for name in slices.sliced(codes, lambda _: FEW)}
     monkeypatch.setattr(gradient_reach, "reachable_code", lambda: chosen)

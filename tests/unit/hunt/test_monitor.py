@@ -43,7 +43,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Monitor:
-    """A monitor of this test's own, installed, with a clock that the test sets."""
+    """An installed monitor of this test's own, with a clock that the test sets."""
     made = Monitor(clock=clock)
     monkeypatch.setattr(monitor, "_monitor", made)
     return made

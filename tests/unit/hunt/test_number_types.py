@@ -1,4 +1,4 @@
-"""Derivatives of graphs in float32, float16 and bfloat16, beside the differences of the function in float64."""
+"""Derivatives of graphs in float32, float16 and bfloat16, compared with differences of the function in float64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFF = {SINGLE: 1.01, HALF: 1.5, BRAIN: -2.0}
 
 
 def off_in_low_precision(factor: float) -> AbstractContextManager[None]:
-    """The gradients of sine and cosine are off by a factor where they are taken in less than float64."""
+    """A context in which the gradients of sine and cosine are wrong by a factor in less than float64."""
 
     def faulty(right: Callable[..., Any]) -> Callable[..., Any]:
         def gradient(node: Any, cotangent: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Faults planted into operations with kinks: where a hunt shows them, and what a replay says of a correction."""
+"""Faults planted into operations with kinks: where a hunt shows them, and what a replay says once they are
+corrected."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from gradcheck.result import Kind, Verdict
 
 
 class Recorder:
-    """The graphs that were about to run."""
+    """Records the graphs that were about to run."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -40,7 +41,7 @@ class Recorder:
 
 @pytest.fixture(autouse=True)
 def ran() -> Iterator[list[Graph]]:
-    """The graphs that ran; nothing that is registered stays."""
+    """The graphs that ran; registrations are removed afterwards."""
     recorder = Recorder()
     before = monitor.install(Monitor([recorder]))
     yield recorder.graphs
@@ -68,7 +69,7 @@ def of_ramp(values: list[float], *behind: Node) -> Graph:
 
 
 def found_in(graph: Graph, order: int, mode: Mode = PLAIN) -> GraphFinding:
-    """The finding of a hunt whose only example is a graph."""
+    """The finding of a hunt whose only example is this graph."""
 
     @settings(max_examples=1, database=None, deadline=None, phases=[Phase.generate])
     @given(st.just(graph))
@@ -88,7 +89,7 @@ def found_in(graph: Graph, order: int, mode: Mode = PLAIN) -> GraphFinding:
 def test_what_is_wrong_beside_a_kink_is_shown_there_and_can_be_decided_again(
     ran: list[Graph], declared: dict[str, Any], order: int, behind: list[Node]
 ) -> None:
-    """At order 2 a declared kink is not compared: no hunt finds anything there."""
+    """At order 2 a declared kink is not compared, so that no hunt finds anything there."""
     register(too_steep, **declared)
     found = found_in(of_ramp([0.0, 2.0], *behind), order)
     assert found.graph.inputs == (literal([1.0, 2.0]),)
@@ -127,7 +128,7 @@ def test_no_element_leaves_its_domain() -> None:
     ("at_kink", "beside", "kind"), [(1.5, 1.0, Kind.WRONG_VALUE), (float("nan"), 1.5, Kind.NON_FINITE)]
 )
 def test_a_finding_that_cannot_be_decided_again_says_so_in_words(at_kink: float, beside: float, kind: Kind) -> None:
-    """The slope along y is wrong in this way only where x is at a kink, which is not declared."""
+    """The slope along y is wrong in this way only where x is at a kink that is not declared."""
 
     @tf.custom_gradient
     def ramp(x: Any, y: Any) -> Any:

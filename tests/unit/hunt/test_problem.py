@@ -1,4 +1,4 @@
-"""Graphs as functions of real coordinates: batches, cotangents, blame and where nodes stand."""
+"""Graphs as functions of real coordinates: batches, cotangents, blame and the places of nodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:
     [("zeta", {"exponent": 3.0}), ("polygamma", {"order": 2.0}), ("digamma", {}), ("lgamma", {})],
 )
 def test_points_far_beyond_the_domain_take_no_longer(name: str, attributes: dict[str, Any]) -> None:
-    """Two derivatives at -4e15 would take the kernels years: they sum a term for each unit."""
+    """Two derivatives at -4e15 would take the kernels years: they sum one term per unit."""
     graph = Graph((Input((1,), (2.5,)),), (Node.of(name, 0, **attributes),))
     found, far = GraphProblem(graph, values_of(graph)), np.array([[2.5], [-4e15 + 0.5]])
     assert np.isfinite(found.values(far)[0]).all()
@@ -132,7 +132,7 @@ def test_nodes_at_kinks_are_told_from_smooth_ones() -> None:
 
 @pytest.mark.parametrize(("product", "kinked"), [(0.5, (1,)), (0.375, ())])
 def test_the_margin_of_pairs_of_one_class_is_a_kink(product: float, kinked: tuple[int, ...]) -> None:
-    """keras circle clips the weight margin + 1 - s of a pair of one class with the product s at zero."""
+    """keras circle clips the weight margin + 1 - s at zero, for a pair of one class with the product s."""
     attributes = {"labels": (0, 1), "removed": False, "margin": -0.5, "gamma": 1.0}
     x = [[0.5, (product - 0.25) ** 0.5], [0.25, 0.0]]
     graph = Graph((literal(x),), (Node.of("keras_circle", 0, **attributes),))

@@ -1,4 +1,4 @@
-"""Random-rounding perturbation between nodes: what it shows, and what stays under test."""
+"""Random-rounding perturbation between nodes: what it shows, and what remains under test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "softmax_cross_entropy_of_logits": (([[GAP, 0.0]],), {"label": 0}),
     "softmax_cross_entropy_over_axis": (AFTER_LABELS, {"axis": -1}),
     "sparse_softmax_cross_entropy": (([[GAP, 0.0]],), {"labels": (0,)}),
-    # The bias of the label makes up for how often it and the sample were expected, 0.5 and 0.75.
+    # The bias of the label compensates for how often it and the sample were expected, 0.5 and 0.75.
     "sampled_softmax_loss": (
         ([[0.0], [0.0]], [GAP + np.log(0.5), np.log(0.75)], [[0.0], [0.0]]),
         {"labels": (0, 0), "remove": True},
@@ -41,7 +41,7 @@ LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "keras_categorical_crossentropy_of_logits": (AFTER_LABELS[::-1], {"axis": -1, "smoothing": 0.0}),
     "keras_sparse_categorical_crossentropy_of_logits": (([[GAP, 0.0]],), {"labels": (0,), "ignored": None}),
 }
-"""Arguments of which the value, or the first element's, is the logarithm of 1 + exp(-GAP), or minus that."""
+"""Arguments for which the value, or the first element's, is the logarithm of 1 + exp(-GAP), or minus that."""
 
 
 def graph(values: Any, *nodes: Node) -> Graph:
@@ -79,7 +79,7 @@ def test_values_move_by_a_unit_of_the_terms_that_left_them() -> None:
 
 
 def test_operations_that_state_terms_lose_the_digits_of_a_logarithm_next_to_1() -> None:
-    """Up to a unit of 1 is lost, of 2e-7 a part of 1e-10 or more; the logarithm of a sigmoid loses none."""
+    """Up to an ulp of 1 is lost, a share of 1e-10 or more of 2e-7; the logarithm of a sigmoid loses none."""
     assert {*LOGARITHMS, "keras_tanh_shrink"} == {name for name, spec in CATALOGUE.items() if spec.terms}
     right = float(mpmath.log1p(mpmath.exp(-mpmath.mpf(GAP))))
     arguments = {**LOGARITHMS, "log_sigmoid": (([GAP],), {})}
@@ -93,7 +93,7 @@ def test_operations_that_state_terms_lose_the_digits_of_a_logarithm_next_to_1() 
 
 
 def test_what_shrinks_by_a_hyperbolic_tangent_has_lost_the_digits_of_its_argument() -> None:
-    """Its text subtracts the tangent: a unit of the argument is left of the third of its cube."""
+    """Its code subtracts the tangent: from a third of its cube, an ulp of the argument is lost."""
     x = np.random.default_rng(1).uniform(0.005, 0.5, 100)
     values = single(CATALOGUE["keras_tanh_shrink"])(tf.constant(x)).numpy()
     lost = [
@@ -115,7 +115,8 @@ def test_terms_that_cancel_where_a_value_is_used_twice_show() -> None:
 
 
 def test_a_kink_whose_value_has_lost_digits_is_one() -> None:
-    """The least of two zeros beside 1e5: steps below 1e-11 do not move the range, which is no smooth point for that."""
+    """The minimum of two zeros beside 1e5: steps below 1e-11 do not move the range, but that does not make it
+    smooth."""
     drawn = Graph(
         tuple(literal(np.asarray(one)) for one in ([0.0, 0.0, 1e5, 0.7], 0.7)),
         (Node.of("divide", 0, 1), Node.of("numpy_ptp", 2, axis=-1, keepdims=False), Node.of("sin", 3)),
@@ -126,14 +127,14 @@ def test_a_kink_whose_value_has_lost_digits_is_one() -> None:
 
 
 def of_a_batch(second: float, scale: float) -> Graph:
-    """The sine of a normalized batch of two, the first of which is 1."""
+    """The sine of a normalized batch of two elements, the first of which is 1."""
     batch, one, zero = np.array([1.0, second]).reshape(2, 1, 1, 1), np.array([scale]), np.zeros(1)
     nodes = Node.of("batch_norm_v1", 0, 1, 2, epsilon=0.1, layout="NHWC", training=True), Node.of("sin", 3)
     return Graph(tuple(map(literal, (batch, one, zero))), nodes)
 
 
 def test_what_a_coarse_kernel_has_lost_beside_its_reference_shows() -> None:
-    """A difference of 2.4e-8 is none in single precision, and times 1e12 it is thousands of turns of a sine."""
+    """A difference of 2.4e-8 vanishes in single precision, and times 1e12 it is thousands of periods of a sine."""
     lost = problem(of_a_batch(1 + 2.4e-8, 1e12))
     assert lost.lost[3].min() > 1e4
     assert trial.run(lost.graph, (2,)).result.orders[2].verdict == Verdict.INCONCLUSIVE
@@ -144,7 +145,7 @@ def test_what_a_coarse_kernel_has_lost_beside_its_reference_shows() -> None:
 
 @pytest.mark.sliced
 def test_what_squaring_has_lost_of_a_matrix_exponential_shows() -> None:
-    """Of a matrix of norm 1e12 the value is off by 2e-5 of itself; what is lost does not vary with the input.
+    """For a matrix of norm 1e12 the relative error of the value is 2e-5; the lost digits do not vary with the input.
 
     With --exhaustive, the graph is decided, too.
     """
@@ -170,9 +171,9 @@ def doubled(right: Any) -> Any:
 
 
 def test_what_a_factorization_loses_of_small_elements_beside_large_ones_shows() -> None:
-    """Elements of 1e12 absorb what small steps change of them, so that these move the product by x alone.
+    """Elements of 1e12 absorb the effect of small steps, so that these move the product by x alone.
 
-    By mpmath, the first derivative is 1621823.05 where the output's cotangent is that of the check.
+    By mpmath, the first derivative is 1621823.05 for the output cotangent of the check.
     """
     drawn = graph([[1.24, 1e6], [-3.48, 1e6]], Node.of("cholesky", 0), Node.of("mul", 1, 0))
     checked = trial.run(drawn, (1,))
@@ -183,7 +184,7 @@ def test_what_a_factorization_loses_of_small_elements_beside_large_ones_shows() 
 
 
 def test_what_normal_equations_have_lost_shows() -> None:
-    """Elements of 2e16 absorb what a step changes of them, so that small steps move the solution by the rest alone."""
+    """Elements of 2e16 absorb the effect of a step, so that small steps move the solution by the rest alone."""
     matrix, right = [[3.0, 1.0, 1.5e8], [1.0, 2.0, 1.5e8]], [[1.0, 2.0], [3.0, 4.0]]
     lost = problem(system(matrix, right))
     with mpmath.workdps(60):
@@ -203,7 +204,7 @@ def test_what_normal_equations_have_lost_shows() -> None:
     ("name", "arguments"), [("complex_log1p", (SMALL,)), ("complex_xlog1py", (np.array([3.0 + 1.0j]), SMALL))]
 )
 def test_complex_logarithms_next_to_1_lose_a_unit_of_1(name: str, arguments: tuple[Any, ...]) -> None:
-    """The kernels add the 1, as those of real numbers do not."""
+    """The kernels add the 1, unlike those for real numbers."""
     node = Node.of(name, *range(len(arguments)))
     lost = problem(Graph(tuple(map(literal, arguments)), (node,)))
     place = len(arguments)

@@ -29,7 +29,7 @@ def finding(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> Graph
 
 
 def of_graph(defect: Defect) -> GraphFinding:
-    """The report that the hunt would have written of a known defect."""
+    """The report that the hunt would have written about a known defect."""
     about = defect.signature
     found = dataclasses.replace(LOST, kind=defect.kind, order=about.order)
     example = example_of(defect)
@@ -60,7 +60,7 @@ def test_a_defect_of_the_installed_release_is_still_there(name: str) -> None:
 
 
 def test_the_report_s_own_cotangent_is_used() -> None:
-    """Only a cotangent of 0 shows this one; with any other the second derivative of a norm is right."""
+    """This defect shows only for a cotangent of 0; for any other the second derivative of a norm is right."""
     found = of_graph(DEFECTS["reduce_euclidean_norm-order2"])
     assert of_report(found).state is State.STILL
     assert of_report(dataclasses.replace(found, cotangent=literal(1.0))).state is State.FIXED

@@ -1,4 +1,4 @@
-"""The published schemas are those of the code, and what is written, here and in reports/known, is read back."""
+"""The published schemas are those of the code, and what is written, here and in reports/known, can be read back."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_document_of_a_record_has_its_fields_with_strict_types() -> None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether all that one document says, the other says, too, to the bit; what it leaves out may have a default."""
+    """Whether a document has all that another one says, to the bit; what that leaves out may have its default."""
     if isinstance(one, dict):
         return all(name in other and same(value, other[name]) for name, value in one.items() if not usual(name, value))
     if isinstance(one, list):

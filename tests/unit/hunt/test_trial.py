@@ -1,4 +1,4 @@
-"""The check of one graph: the rules about points that are not smooth, blame, and what a trial says of itself."""
+"""The check of one graph: the rules about points that are not smooth, blame, and the data of a trial."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_composed_kink_is_a_convention(name: str) -> None:
 
 
 def test_a_kink_that_is_small_beside_the_bend_is_one() -> None:
-    """6 - 1e-5 r - 6 r**2 of r = relu(x) at 0: autodiff's 0 is the slope on the left, differences see the mean."""
+    """6 - 1e-5 r - 6 r**2 with r = relu(x) at 0: autodiff's 0 is the left slope, differences see the mean."""
     bent = graph(
         [[0.0], [-1e-5], [6.0]],
         Node.of("relu", 0),
@@ -170,7 +170,7 @@ def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> N
 
 @pytest.mark.parametrize("behind", ["log_softmax", "softmax"])
 def test_what_goes_wrong_on_the_way_back_is_blamed_where_it_does(behind: str) -> None:
-    """Between the ids lie gaps: the mean's second derivative divides by zero, for its cotangent alone to see."""
+    """The ids have gaps: the mean's second derivative divides by zero, which only its cotangent sees."""
     rows = Input((3,), (-2.17, -0.3, 2.09))
     nodes = (Node.of("segment_mean", 0, ids=(0, 0, 3)), Node.of("identity", 1), Node.of(behind, 2))
     graph = Graph((rows,), nodes)
@@ -220,13 +220,13 @@ def test_a_graph_that_is_batched_is_sampled_once(
 
 
 def test_a_coordinate_leaves_its_domain_within_the_finest_steps() -> None:
-    """Beyond it there is no quantile, and no distance from where it would kink."""
+    """Outside of it there is no quantile, and no distance from its kink."""
     level = graph([[0.6, -0.3, 0.1, 1.62], 1 - 1e-12], Node.of("keras_quantile_of_level", 0, 1))
     assert GraphProblem.evaluated(level).hidden_kinks.tolist() == [False] * 4 + [True]
 
 
 def test_a_sample_that_leaves_the_image_within_the_finest_steps_passes_its_edge() -> None:
-    """Its places relative to pixels are no longer among the distances."""
+    """Its places relative to the pixels are no longer among the distances."""
     image = graph(
         [[[[1.0], [2.0]], [[4.0], [3.0]]], [0.3, 0.2], [0.2, 0.5 - 1e-12]],
         Node.of("keras_scale_and_translate", 0, 1, 2, method="linear", smoothed=False),
@@ -235,7 +235,7 @@ def test_a_sample_that_leaves_the_image_within_the_finest_steps_passes_its_edge(
 
 
 def test_a_tf_function_whose_gradient_cannot_be_made_is_a_finding() -> None:
-    """TensorFlow makes the gradient where the function is called under a tape, and raises there already."""
+    """TensorFlow builds the gradient where the function is called under a tape, and already raises there."""
     drawn = Graph(
         (literal(np.array([[1.0, 2.0], [4.0, 5.0]])),),
         (Node.of("matrix_diag_part_of_unknown_dimensions", 0, k=(0, 1)),),

@@ -1,4 +1,4 @@
-"""Why lines of TensorFlow's gradients never run: the table is of lines that are there, and its reasons hold."""
+"""The reasons why lines of TensorFlow's gradients never run: the table's lines exist, and its reasons hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradcheck.tracing.hooks import gradients_looked_up
 
 @pytest.fixture(scope="module")
 def codes() -> dict[str, list[FunctionCode]]:
-    """The functions of the gradients and their helpers, by name; some have the same."""
+    """The functions of the gradients and their helpers, by name; several may share one."""
     found: dict[str, list[FunctionCode]] = {}
     for code in sorted(helpers_of(set(reachable_code().values()))):
         found.setdefault(code.full_name, []).append(code)

@@ -92,7 +92,7 @@ def test_digits_lost_in_few_stairs_are_seen_beside_a_row_on_one_stair(accuracy: 
     point = np.array([x])
     estimate = accuracy.first_difference(accuracy.sampled(function, point, FIRST))
     error, bound = abs(estimate.value[0, 0] - function.derivatives(point)[0][0]), estimate.bound[0, 0]
-    # NumPy's exp differs from processor to processor by an ulp: on some of them nothing is known of one of these.
+    # NumPy's exp differs from processor to processor by an ulp: on some of them there is no estimate for one of these.
     assert np.isposinf(bound) or error <= bound
 
 

@@ -221,7 +221,7 @@ def test_the_better_of_two_estimates_entry_by_entry() -> None:
 
 @pytest.mark.parametrize("x", [547.1883540956637, 828.3549991842293, 969.6661969195939])
 def test_lost_digits_in_step_with_the_row_widen_the_bound(x: float) -> None:
-    """There h f' is a multiple of the digit that sqrt(x + 1e6) ends with, so that the finest differences are equal."""
+    """There h f' is a multiple of the last digit of sqrt(x + 1e6), so that the finest differences are equal."""
     holds(at(lambda p: np.sqrt(p + 1e6) - 1e3, x), 0.5 / np.sqrt(x + 1e6), 0.1)
 
 
@@ -246,7 +246,7 @@ def test_a_power_that_vanishes_to_both_sides_has_a_slope_of_zero(power: int, sid
 
 
 def test_differences_that_end_on_a_stair_do_not_vanish() -> None:
-    """Those of a power fall to the last step; those of a function of few digits are zero at once."""
+    """Differences of a power fall down to the last step; those of a function with few digits are suddenly zero."""
     steps = FIRST.steps[:, None, None]
     power, resolved = 1e3 * steps**2, np.ones((FIRST.count, 1), bool)
     for sizes, bounded in ((power, True), (np.where(power > 1e-3, power, 0.0), False)):

@@ -1,4 +1,4 @@
-"""Probe directions: their components, scales and the chance that errors cancel in them."""
+"""Probe directions: their components, their scales, and the probability that errors cancel in them."""
 
 from __future__ import annotations
 

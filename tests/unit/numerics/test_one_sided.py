@@ -1,4 +1,4 @@
-"""Classification of points: each kind by name, then sweeps in which nothing smooth may be called a kink."""
+"""Classification of points: each kind by name, then sweeps in which nothing smooth may be classified as a kink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMOOTH, CURVATURE_JUMP, KINK, JUMP, SINGULAR, UNKNOWN = Smoothness
 
 
 def along(f: Function, x: Array | float, *, stencil: Stencil = FIRST, zoom: float = 1.0) -> OneSided:
-    """Classify an elementwise function at many points, each a line of its own with one output."""
+    """Classify an elementwise function at many points, each as a line of its own with one output."""
     x = np.atleast_1d(np.asarray(x, dtype=np.float64))
     step = coordinate_steps(x, typical=1.0) * zoom
     with np.errstate(all="ignore"):
@@ -254,7 +254,7 @@ def test_a_kink_nearby_is_never_taken_for_one_at_the_point() -> None:
 
 @pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
 def test_a_rounded_corner_is_never_a_kink(stencil: Stencil) -> None:
-    """Corners of radius 1e-1 down to the finest steps, 1e-8, whose slopes still change on the last rows."""
+    """Corners of radius 1e-1 down to the finest steps, 1e-8, whose slopes still change at the finest steps."""
     for radius in 10.0 ** np.arange(-8.0, -0.9, 0.1):
 
         def f(x: Array, radius: float = float(radius)) -> Array:
@@ -276,7 +276,7 @@ def test_a_small_rounded_corner_beside_a_bend_is_never_a_kink(stencil: Stencil, 
 
 @pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
 def test_rows_that_mostly_alias_are_never_a_kink(stencil: Stencil) -> None:
-    """Waves that only the last few steps resolve: coarser entries of the tableau agree by chance."""
+    """Waves that only the finest few steps resolve: coarser entries of the tableau agree by chance."""
     rng = np.random.default_rng(24)
     x = 10.0 ** rng.uniform(4.5, 7.0, 4000)
     found = along(np.cos, x, stencil=stencil)
@@ -289,7 +289,7 @@ def test_rows_that_mostly_alias_are_never_a_kink(stencil: Stencil) -> None:
 
 
 def test_a_side_that_rounding_inside_makes_flat_is_known_within_that_rounding() -> None:
-    """The terms that cancelled, of size 1, left steps of 2**-30, which the function's own size does not tell."""
+    """The terms that cancelled, of size 1, left steps of 2**-30, which the function's own size does not reveal."""
     unit, gentle = 2.0**-30, 1e-3
     step = coordinate_steps(np.zeros(1), typical=1.0)
 

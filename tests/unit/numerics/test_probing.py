@@ -1,4 +1,4 @@
-"""Probes and bisection on plain matrices: what is caught, what is located, and how often chance hides an error."""
+"""Probes and bisection on plain matrices: what is caught, what is located, and how often an error hides by chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ K = 8
 
 
 class Oracle:
-    """Differences of a true Jacobian within a bound, pullbacks of another one, and how often each was asked for."""
+    """Differences of a true Jacobian within a bound, pullbacks of a wrong one, and the number of calls of each."""
 
     def __init__(self, true: Array, wrong: Array, rng: np.random.Generator) -> None:
         self.true, self.wrong, self.rng = true, wrong, rng
@@ -67,7 +67,7 @@ def test_one_wrong_entry_is_always_caught_and_located(n: int) -> None:
 
 
 def wrong_tests(tests: ProbeTests) -> np.ndarray:
-    """Where the residual is more than 10 times its bound, or not a number."""
+    """Where the residual is more than 10 times its bound, or NaN."""
     return np.asarray(~(np.abs(tests.residual) <= 10.0 * tests.bound))
 
 
@@ -142,7 +142,7 @@ def test_one_of_several_wrong_entries_is_found() -> None:
 
 
 def test_locate_recovers_from_errors_that_cancel_in_a_half() -> None:
-    """Coordinates 1 and 2 cancel exactly, coordinate 5 is wrong as well but only seen beside coordinate 1 or 2."""
+    """Coordinates 1 and 2 cancel exactly; coordinate 5 is wrong as well, but only seen beside coordinate 1 or 2."""
     errors = np.array([0.0, 4.0, -4.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     asked = []
 
@@ -155,7 +155,7 @@ def test_locate_recovers_from_errors_that_cancel_in_a_half() -> None:
 
 
 def test_locate_repeats_with_other_halves_where_the_bisection_ends_on_nothing() -> None:
-    """The score of the whole comes from a pair that only scores together: no coordinate holds by itself."""
+    """The score of the whole comes from a pair that only scores together: no coordinate is wrong alone."""
     pair = np.array([False, True, False, True])
     assert locate(lambda mask: 2.0 * bool((mask & pair).sum() == 2), 4, rng=np.random.default_rng(1)) is None
     hidden = [9.0, 0.0, 0.0]

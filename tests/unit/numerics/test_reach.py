@@ -1,4 +1,4 @@
-"""What a much finer row shows between the point and the finest step of the usual one."""
+"""Behaviour between the point and the finest step of the usual stencil, found with a much finer one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_small_transition_shows_in_rises_that_are_alike() -> None:
 
 
 def test_one_stair_beside_the_point_is_no_transition() -> None:
-    """A low precision repeats its rise on all steps beyond the edge, and shows none nearer."""
+    """A low precision repeats its rise on all steps beyond the edge, and shows none nearer to the point."""
     assert not repeated(lambda t: np.floor(1e4 * t + 1 - 1e-8), 0.0)
     assert not repeated(lambda t: 1 + 2.0**-23 * np.floor(1e4 * t + 1 - 1e-8), 0.0)
 
@@ -64,7 +64,7 @@ def test_neither_rounding_nor_noise_nor_a_kink_at_the_point_is() -> None:
 
 
 def test_a_pole_beyond_the_finest_step_is_not() -> None:
-    """The slope is that of a closer row, from which the finest step of the usual one departs, too."""
+    """The slope is that of a closer stencil, from which the usual one departs at its finest step, too."""
     x, distance = np.array([1.0 + 1e-7]), 1e-7
     f = lambda t: np.log(np.maximum(t - 1.0, 0.0) + 1e-300)  # noqa: E731
     usual, finer = (sample(f, x, np.eye(1), step=np.array([size])) for size in (0.42, 4e-7))

@@ -1,4 +1,4 @@
-"""Staircases: what is constant on a row of steps, and the slope that shows when the row is widened."""
+"""Staircases: functions that are constant on all steps, and the slope that shows when the steps are widened."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_close_to_the_edge_of_the_domain_fewer_steps_have_to_do() -> None:
 
 
 def test_the_row_is_widened_until_it_shows_stairs_and_so_many_times_at_most() -> None:
-    """An outcome either way one widening short of it: the first is by 4, the last by 4**24."""
+    """Either outcome occurs one widening short of it: the first is by 4, the last by 4**24."""
 
     def rounded_within(p: Array) -> Array:
         return np.where(np.abs(p[:, 0]) < 13.2, np.round(p[:, 0]), np.inf)

@@ -124,7 +124,7 @@ def test_short_forms_without_functions_run_as_lists_of_operations(name: str) -> 
     f, x, _ = LOW[name]
     wide = formed(f, x).wide
     assert wide is not None
-    assert wide.straight == (name in STRAIGHT and wide.f is not f)  # float64 inputs may be enough for what it does
+    assert wide.straight == (name in STRAIGHT and wide.f is not f)  # float64 inputs may suffice for it
     called: list[str] = []
     observe_operations(lambda: wide.value(wide.point), lambda name, *_: called.append(name))
     assert not wide.straight or all(map(op_def_registry.get, called))

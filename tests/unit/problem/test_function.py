@@ -25,7 +25,7 @@ def test_values_and_pullbacks_in_coordinates() -> None:
     np.testing.assert_array_equal(function.value(function.point), [3, 6, 6])
     np.testing.assert_array_equal(function.value(np.array([1.0, 1.0, 2.0, 5.0])), [2, 2, 10])
     assert [output.name for output in function.results] == ["output 0", "output 1"]
-    # At the inputs given, whatever was assigned to the variable for the last point.
+    # At the given inputs, whatever was assigned to the variable for the last point.
     gradients = function.gradients(np.array([[0.0, 1.0, 1.0]]))
     np.testing.assert_array_equal(gradients.values, [[0, 3, 2 + 2, 3]])
 
@@ -66,7 +66,7 @@ def test_values_and_derivatives_at_other_points_are_those_of_the_float64_form() 
     "x", [np.array([0.5]), np.linspace(0.5, 1.5, 30), np.array([0.5], np.float32)], ids=("one", "many", "float32")
 )
 def test_every_call_gets_tensors_of_its_own(x: Any) -> None:
-    """Bijectors keep what they computed for a tensor, on the tape of that call, and find it again for the same one."""
+    """Bijectors cache what they computed for a tensor, on the tape of that call, and reuse it for the same tensor."""
     kept: dict[Any, Any] = {}
 
     def f(x: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Functions at many points: what the graph gives is what calls give, and what cannot be trusted is called."""
+"""Functions at many points: a graph gives the same as calls, and functions that cannot be trusted are called."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def called(f: Callable[..., Any], point: Array) -> Array | None:
 
 
 def taken(f: Callable[..., Any], points: Array = POINTS) -> tuple[Mapped, list[Array | None]]:
-    """What maps f, and f's only result at the points."""
+    """The Mapped form of f, and f's only result at the points."""
     whole = Mapped(lambda tensors: [f(tensors[0])], 2.0**-53)
     return whole, [None if values is None else values[0] for values in whole([points])]
 
 
 def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
-    """Whether a graph was used; what it gave must be what calls give."""
+    """Whether a graph was used; its results must be those of calls."""
     whole, values = taken(f, points)
     for value, point in zip(values, points, strict=True):
         expected = called(f, point)
@@ -41,7 +41,7 @@ def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
     return whole._trusted
 
 
-pytestmark = pytest.mark.usefixtures("graphs")  # a trace always pays
+pytestmark = pytest.mark.usefixtures("graphs")  # tracing always pays
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_no_point_stands_alone_where_a_graph_rounds_otherwise() -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """At how many points each call of a graph ran it."""
+    """The number of points in each run of a graph."""
     counts: list[int] = []
     together, alone = TracedGraph.rows, TracedGraph.__call__
 
@@ -189,7 +189,7 @@ def test_a_graph_without_a_state_is_run_at_all_points_by_one_call(f: Callable[..
 
 
 def updated(x: Any) -> Any:
-    """Twice the point, by way of a variable, in which runs at the same time would get in one another's way."""
+    """Twice the point, by way of a variable, in which simultaneous runs would interfere."""
     VARIABLE.assign(x[0])
     try:
         return tf.stack([VARIABLE + x[0], 2 * x[1]])
@@ -324,7 +324,7 @@ def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
 
 
 def test_a_function_that_is_known_is_traced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time needs no measured calls; what is expected counts as if it had been asked for already."""
+    """Its known time saves the timed calls; expected calls count as if they had been requested already."""
     monkeypatch.undo()
     calls = []
 
@@ -362,7 +362,8 @@ def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_
 
 
 def listed(f: Callable[[Any, Any], Any]) -> tuple[Mapped, list[int]]:
-    """What promises to run the same operations at all points, and a count of the calls of `f` in Python."""
+    """A Mapped function that promises to run the same operations at all points, and a count of `f`'s calls in
+    Python."""
     calls = [0]
 
     def compute(tensors: list[Any], weight: Any) -> list[Any]:
@@ -381,7 +382,8 @@ def test_the_same_operations_at_all_points_are_listed_by_three_calls() -> None:
 
 
 def test_what_a_list_is_compared_with_moves_every_coordinate() -> None:
-    """A coordinate that is the same at the first, the middle and the last point, and is read where nobody sees it."""
+    """A coordinate that is the same at the first, the middle and the last point, and is read where it cannot be
+    seen."""
     points = np.array([[0.5, 0.25], *[[0.5, 0.75]] * 3, [1.0, 0.25], *[[0.5, 0.75]] * 3, [1.5, 0.25]])
     whole, _ = listed(lambda x, weight: tf.sin(x[0]) * tf.constant(x[1].numpy()) * weight)
     values = whole([points], [tf.constant(2.0, tf.float64)])

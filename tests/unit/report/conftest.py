@@ -1,4 +1,4 @@
-"""A finding to write about, with everything that a report can hold, and a strict reading of pages."""
+"""A finding with everything that a report can hold, and a strict reader of pages."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_the_user_s_site_is_seen_where_this_process_sees_it(monkeypatch: pytest.
     (folder / "only_of_this_user.py").touch()
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    # A virtual environment has no user's site, whatever is asked for.
+    # A virtual environment has no user's site, even if it is asked for.
     monkeypatch.setattr(sys, "executable", getattr(sys, "_base_executable", sys.executable))
     script = "import sys, only_of_this_user\nassert '/somewhere' not in sys.path\nprint('WRONG')\nsys.exit(1)"
     for seen in (True, False):

@@ -165,7 +165,7 @@ def test_a_crash_is_named_after_its_operations_only() -> None:
 
 @pytest.fixture
 def journal(tmp_path: Path, machine: Environment, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    """That of a process of a run, without TensorFlow's import."""
+    """The journal of a process of a run, without importing TensorFlow."""
     monkeypatch.setattr("gradcheck.hunt.report.environment.current", lambda _: machine)
     return Journal(RunConfiguration("a", tmp_path, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7"), "main")
 

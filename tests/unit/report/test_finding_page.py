@@ -61,7 +61,7 @@ def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Pars
 
 
 def nasty(report: Report) -> GraphFinding:
-    """The finding with a text that would break out of HTML wherever a text can stand (no such file is read)."""
+    """The finding with a text that would break out of HTML in every place for text (no such file is read)."""
     found = report.finding
     assert found.environment is not None
     why = found.findings[0].diagnosis
@@ -83,7 +83,7 @@ def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed)
     assert "<img" not in text
     assert "\u202e" not in text
     assert markupsafe.escape(NASTY.rstrip("\u202e")) in text
-    # The same elements as without: nothing was opened, nothing closed.
+    # The same elements as without it: nothing was opened, nothing closed.
     tags = [[tag for tag, _ in parsed(page).elements] for page in (text, plain)]
     assert {tag: tags[0].count(tag) for tag in set(tags[0]) - {"br", "dt", "dd"}} == {
         tag: tags[1].count(tag) for tag in set(tags[1]) - {"br", "dt", "dd"}
@@ -116,7 +116,8 @@ def test_a_finding_without_more_than_its_graph_has_a_page(report: Report, parsed
 def cells(
     *elements: ElementCheck, report: Report, parsed: Parsed, shape: tuple[int, ...]
 ) -> list[tuple[int, int, int, str]]:
-    """The cells of the heat map of an input of this shape, of which these elements were compared: x, y, level, text."""
+    """The cells (x, y, level, text) of the heat map of an input of this shape, for which these elements were
+    compared."""
     count = math.prod(shape)
     graph = Graph((Input(shape, (1.0,) * count),), (Node.of("sin", 0),))
     found = dataclasses.replace(report.finding, graph=graph, elements=elements, curve=None, nodes=(), values=())

@@ -1,4 +1,4 @@
-"""The page of all known defects: ranked, whole, and nothing in it but text, one script and links."""
+"""The page of all known defects: ranked, complete, and nothing in it but text, one script and links."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gradcheck.hunt.report.writer import write
 
 
 def changed(data: Any, path: str, value: Any) -> Any:
-    """The document with the value at a path such as `graph.nodes.0.op` replaced; `...` takes it out."""
+    """The document with the value at a path such as `graph.nodes.0.op` replaced; `...` removes it."""
     *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
     inner = data
     for part in way:

@@ -42,7 +42,7 @@ NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|
 
 @pytest.fixture
 def run(machine: Environment, report: Report) -> HuntRun:
-    """A run with something of everything."""
+    """A run with an example of everything."""
     worse = dataclasses.replace(report.finding.findings[0], kind=Kind.RAISES, autodiff=None)
     events: list[Event] = [
         Started(machine, "dev", "7", "1/2", ("sin", "cos", "tanh", "exp", "log", "cumprod")),
@@ -68,7 +68,7 @@ def run(machine: Environment, report: Report) -> HuntRun:
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> str:
-    """An operation of somebody's own that has no second derivative."""
+    """A user's own operation that has no second derivative."""
     name = "registered_sine"
     monkeypatch.setitem(CATALOGUE, name, dataclasses.replace(CATALOGUE["sin"], name=name, orders=(1,)))
     return name

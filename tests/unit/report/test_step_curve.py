@@ -33,12 +33,12 @@ def test_the_curve_of_a_right_derivative_is_a_v() -> None:
 
 
 def drawn(curve: StepCurve, autodiff: float, estimate: float, bound: float) -> CurvePlot:
-    """The plot of a curve beside what a trial found."""
+    """The plot of a curve, with the comparison of a trial."""
     return plot("x[0]", curve, ElementCheck(0, Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
 
 
 def test_a_step_that_is_not_finite_is_not_drawn() -> None:
-    """As a report may hold it."""
+    """A report may hold such a step."""
     steps = (math.inf, 0.1, 0.01, 0.0, math.nan)
     plotted = drawn(StepCurve(0, steps, (1.0, 1.1, 1.01, 1.0, 1.0)), 2.0, 1.0, 1e-9)
     assert [len(line.points) for line in plotted.lines] == [2, 2]

@@ -53,7 +53,7 @@ def test_the_last_record_is_read_back_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["half", "forged", "no such mode", "no order", "garbage", "link"])
 def test_a_damaged_record_is_told_and_stays(tmp_path: Path, damage: str) -> None:
-    """A process has died, and nobody knows of what: that is not the same as that nothing was running."""
+    """A process has died for an unknown reason, which is not the same as that nothing was running."""
     recorder = ProcessRecorder(tmp_path / "a.json")
     recorder.before("sin", 1, PLAIN, SMALL)
     path, text = recorder.path, recorder.path.read_text()
@@ -81,7 +81,7 @@ def test_a_damaged_record_is_told_and_stays(tmp_path: Path, damage: str) -> None
 
 
 def rewrite(path: Path, before: str, after: str) -> None:
-    """Changes a record, and its checksum with it."""
+    """Changes a record together with its checksum."""
     data = path.read_text().partition(" ")[2].strip()
     assert data.count(before) == 1
     data = data.replace(before, after)
@@ -132,7 +132,7 @@ def test_what_a_worker_of_this_run_left_is_looked_at_when_its_exit_code_is_known
 
 
 def configuration(folder: Path, name: str) -> RunConfiguration:
-    """That of a run of this name, without a limit that would matter."""
+    """The configuration of a run of this name, with a limit that does not matter."""
     return RunConfiguration(name, folder, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7")
 
 

@@ -1,4 +1,4 @@
-"""Drawn attributes are literals within what the operation offers."""
+"""Drawn attributes are literals among those that the operation offers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _are_offered(op: str, shapes: Any, chosen: Mapping[str, Any]) -> bool:
 @settings(max_examples=25 if slices.whole else 10, database=None, derandomize=True, deadline=None)
 @given(st.data())
 def test_attributes_are_what_the_operation_offers(data: st.DataObject) -> None:
-    """Of two operations that offer the same, one: a draw depends on nothing else."""
+    """One of several operations that offer the same: a draw depends on nothing else."""
     drawn = {(op, shapes): attributes(data.draw, op, shapes) for op, shapes in DIFFERENT}
     assert {case: values for case, values in drawn.items() if not _are_offered(*case, values)} == {}
 

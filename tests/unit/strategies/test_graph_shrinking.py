@@ -1,4 +1,4 @@
-"""What graphs shrink to, and what is kept out of them."""
+"""Simplest graphs, to which others shrink, and exclusions from graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs for other people's tests: special values occur, bounds are kept, what fails shrinks to plain numbers."""
+"""Inputs for users' tests: special values occur, bounds are kept, failures shrink to plain numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNSHRUNK = settings(ALWAYS, phases=[Phase.generate])
 
 
 def sample(strategy: st.SearchStrategy[Any], examples: int = 100) -> list[Any]:
-    """What Hypothesis generates; all of its health checks stay on."""
+    """The examples that Hypothesis generates; all of its health checks stay on."""
     drawn: list[Any] = []
 
     @settings(max_examples=examples, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
@@ -44,12 +44,12 @@ def sample(strategy: st.SearchStrategy[Any], examples: int = 100) -> list[Any]:
 
 
 def first(strategy: st.SearchStrategy[Any], condition: Callable[[Any], Any] = lambda _: True) -> Any:
-    """The simplest example that fulfils a condition."""
+    """The simplest example that meets a condition."""
     return find(strategy, lambda value: bool(condition(value)), settings=ALWAYS)
 
 
 def occurs(strategy: st.SearchStrategy[Any], condition: Callable[[Any], Any]) -> bool:
-    """Whether an example fulfils a condition; it is not simplified."""
+    """Whether an example meets a condition; it is not shrunk."""
     try:
         find(strategy, lambda value: bool(condition(value)), settings=UNSHRUNK)
     except NoSuchExample:
@@ -319,7 +319,7 @@ def test_many_rows_fail_no_health_check() -> None:
 
 @pytest.mark.sliced
 def test_the_names_load_on_first_use() -> None:
-    """In the test command, they load no earlier: in this process they have long been loaded."""
+    """The test command only checks that they load no earlier, since this process has already loaded them."""
     name = "s.tensors.__name__" if slices.exhaustively else "'tensors'"
     source = f"import sys, gradcheck.strategies as s; print('tensorflow' in sys.modules, {name}, *dir(s))"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)

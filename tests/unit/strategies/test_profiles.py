@@ -69,7 +69,7 @@ RARE = range(123_456_789, 10**9, 7_654_321)
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_what_is_drawn_does_not_depend_on_the_modules_that_are_loaded(tmp_path: Path, loaded: bool) -> None:
-    """Hypothesis draws constants of local modules, unless it is kept from doing so."""
+    """Hypothesis draws constants of local modules, unless it is prevented."""
     (tmp_path / "many_constants.py").write_text(f"NUMBERS = {list(RARE)}\n")
     script = f"""
 import sys

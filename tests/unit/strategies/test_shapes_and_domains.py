@@ -1,4 +1,4 @@
-"""Which operations take a value, and which bring it into a domain."""
+"""Which operations take a value, and which map it into a domain."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def test_no_argument_is_larger_than_a_value_of_a_drawn_graph_may_be() -> None:
     larger = [
         op for op, lists in offered.items() if any(prod(one) > MOST_ELEMENTS for shapes in lists for one in shapes)
     ]
-    assert larger  # some operations would take more
+    assert larger  # some operations would accept more
     assert all(prod(one) <= MOST_ELEMENTS for op in larger for shapes in signatures(op, wide) for one in shapes)

@@ -1,4 +1,4 @@
-"""Random-rounding perturbation of a backward pass: what it moves, and that nothing stays behind."""
+"""Random-rounding perturbation of a backward pass: what it moves, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_every_gradient_that_compares_its_output_is_known_as_selecting() -> None
 
 
 def source(function: object) -> str:
-    """The text of a gradient function, empty where there is none."""
+    """The text of a gradient function, empty if there is none."""
     try:
         return inspect.getsource(function)  # type: ignore[arg-type]
     except (OSError, TypeError):
@@ -152,7 +152,7 @@ def test_a_function_that_is_traced_meanwhile_keeps_nothing() -> None:
 
 
 def moved(f: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> float:
-    """How far a value moves, relatively, when all operations are perturbed."""
+    """The relative change of a value when all operations are perturbed."""
     plain = f(x).numpy()
     with perturbed_operations(0):
         return float(np.max(np.abs(f(x).numpy() - plain) / np.max(np.abs(plain))))
@@ -188,7 +188,7 @@ def test_kernels_that_are_exact_by_the_largest_element_exist() -> None:
 
 
 def test_what_is_exact_stays() -> None:
-    """A tie does not break, an index and a count stay, and a variable has its value."""
+    """A tie does not break, indices and counts stay, and a variable keeps its value."""
     x, held = tf.constant([3.0, -3.0], tf.float64), tf.Variable([1.5, 2.5], dtype=tf.float64)
     for f in (
         lambda x: tf.reduce_max(tf.abs(x)) + tf.nn.relu(x),
@@ -211,7 +211,7 @@ def test_what_is_exact_stays() -> None:
     ids=["comparison", "floor", "cast", "argmax"],
 )
 def test_choices_are_those_of_an_unperturbed_run(choose: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """One that lies on an edge, as 1 does after a rounding, falls off it in half of the runs; that is no rounding."""
+    """A value on an edge, as 1 is after a rounding, falls off it in half of the runs; that is not a rounding error."""
 
     def f() -> tf.Tensor:
         return choose(0.5 * x + 0.5)

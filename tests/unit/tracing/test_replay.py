@@ -1,4 +1,4 @@
-"""What a record says of somebody's code, and what replays of it find out."""
+"""Records of user code, and results of replaying them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever code does to variables and generators is noticed, and restored."""
+"""Whatever code does to variables and generators is noticed and undone."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_the_next_numbers_are_those_that_would_have_come() -> None:
 
 
 def test_code_that_is_being_traced_may_use_it() -> None:
-    """The global generator is a variable, which a trace can neither read as an array nor assign for good."""
+    """The global generator is a variable, which a trace can neither read as an array nor assign permanently."""
     state = tf.random.get_global_generator().state
     before = state.numpy().tolist()
 

@@ -1,4 +1,4 @@
-"""Code that is run again and again writes no points into TensorBoard's logs, and does so again afterwards."""
+"""Code that is run repeatedly writes no points to TensorBoard's logs while it is, and does so again afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def writer(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def written(writer: Any, tmp_path: Path) -> Callable[[], int]:
-    """How many bytes the log has."""
+    """The size of the log in bytes."""
 
     def size() -> int:
         writer.flush()

@@ -1,4 +1,4 @@
-"""What is read from somebody's source text: the sources of a derivative, a function's definition and its start."""
+"""Facts read from a user's source text: the sources of a derivative, a function's definition and its start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ x, y = tf.Variable(1.5), tf.Variable(2.0)
 
 
 class Tape:
-    """Gives the expressions that are read from the call of its methods."""
+    """Returns the expressions that are read from the call of its methods."""
 
     def gradient(self, *arguments: Any, **named: Any) -> list[str]:
         frame = inspect.currentframe()

@@ -18,7 +18,7 @@ SCALE = tf.Variable([2.0, 3.0, 5.0], dtype=tf.float64)
 
 
 def computed(x: tf.Tensor) -> list[tf.Tensor]:
-    """Two results, constants of several kinds, an operation of many inputs, and one that nothing needs."""
+    """Two results, constants of several kinds, an operation with many inputs, and one that is not needed."""
     tf.exp(x)
     noise = tf.random.stateless_uniform([3], [1, 2], dtype=tf.float64)
     whole = tf.concat([tf.sin(x) * noise, tf.reshape(x, tf.shape(SCALE)) * SCALE], 0)

@@ -1,4 +1,4 @@
-"""Optimizers: which classes there are, how a call is read and repeated, and what they do to gradients themselves."""
+"""Optimizers: which classes there are, how a call is read and repeated, and how they change gradients themselves."""
 
 from __future__ import annotations
 

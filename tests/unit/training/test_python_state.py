@@ -1,4 +1,4 @@
-"""Python state that a function reaches by a name: what changed, and how it is restored."""
+"""Python state that a function reaches by name: how changes are found, and how it is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorder sees of a step: gradients of tapes, calls of optimizers, clipping; and what it leaves alone."""
+"""The record of a step: gradients of tapes, calls of optimizers, clipping; and what recording leaves unchanged."""
 
 from __future__ import annotations
 

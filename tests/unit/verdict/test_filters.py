@@ -33,13 +33,13 @@ def wrong(autodiff: float, difference: float, bound: float) -> Comparison:
 
 
 def evidence(**parts: Any) -> Evidence:
-    """Evidence of these parts only."""
+    """Evidence with only these parts."""
     blank = dict.fromkeys(Evidence.__dataclass_fields__, None)
     return Evidence(**{**blank, "lines": lines_with(lambda **_: None), **parts})
 
 
 def lines_with(sample: Callable[..., Any]) -> Any:
-    """Lines of a function that is smooth, with this for its samples."""
+    """Lines of a smooth function with these samples."""
     return SimpleNamespace(
         problem=SimpleNamespace(smooth=True, in_float64=None, point=np.zeros(1)), directions=ONE, sample=sample
     )
@@ -103,7 +103,7 @@ def test_what_is_not_finite_is_no_residue() -> None:
 def test_a_finer_row_refutes_only_what_it_contradicts(
     slope: float, finer: float, bound: float, verdict: Verdict
 ) -> None:
-    """Autodiff gives 2, the usual row 1; a finer one that meets autodiff counts whatever its bound, unless constant."""
+    """Autodiff gives 2, the usual stencil 1; a finer one that agrees with autodiff counts unless it is constant."""
     seen = beside_a_finer_row(lambda p: slope * p, estimated(finer, bound), autodiff=2.0 * ONE)
     assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
@@ -112,7 +112,7 @@ def test_a_finer_row_refutes_only_what_it_contradicts(
 def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_be_conclusive(
     finer: float, verdict: Verdict
 ) -> None:
-    """Its bound is a quarter; granted the digits that look lost on the usual row, it says nothing."""
+    """Its bound is a quarter; if digits that look lost on the usual stencil are allowed for, it says nothing."""
     close = replace(estimated(finer, 0.25), conclusive=ONE < 0)
     seen = beside_a_finer_row(lambda p: 3 * p, close, autodiff=2.0 * ONE)
     granted = replace(close, bound=np.inf * ONE)
@@ -121,7 +121,7 @@ def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_b
 
 
 def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: bool = False) -> Evidence:
-    """Evidence of which every row samples `f` at 1, which loses no digits, and every estimate is this one."""
+    """Evidence in which every stencil samples `f` at 1 without lost digits, and every estimate is the given one."""
     values = sample(f, np.ones(1), np.eye(1))
     problem: Any = SimpleNamespace(smooth=True, point=np.ones(1), perturbed=lambda _: problem)
     lines: Any = SimpleNamespace(
@@ -143,7 +143,7 @@ def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: boo
 def test_what_one_entry_of_a_gradient_aliases_is_aliased_for_those_that_cannot_tell(
     gradients: bool, bound: float, left: int
 ) -> None:
-    """The finer row contradicts the first entry, 1, and of the second leaves open whether it is 1 or autodiff's 2."""
+    """The finer stencil contradicts the first entry, 1, and leaves open whether the second is 1 or autodiff's 2."""
     both = np.ones((1, 2))
     finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both, 0 * both)
     seen = beside_a_finer_row(lambda p: 3 * p * both, finer, 2 * both, gradients)
@@ -167,7 +167,7 @@ def test_a_kink_that_only_a_finer_row_of_the_slope_shows_excuses_what_lies_betwe
 def test_a_kink_of_values_that_have_lost_digits_excuses_what_lies_between(
     side: int, autodiff: float, verdict: Verdict
 ) -> None:
-    """Its side of slope 4.64e-8 is in stairs of 1e-13, and both are flat on the finest steps."""
+    """Its side of slope 4.64e-8 moves in stairs of 1e-13, and both sides are flat on the finest steps."""
 
     def row(*_: Any, shrink: float = 1.0, **__: Any) -> Any:
         def kinked(p: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Derivatives that swing, by a term that hides in the error bound, and those that are wrong by as much around."""
+"""Derivatives that oscillate by a term hidden in the error bound, and derivatives that are wrong by as much around."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMOOTH = 3.0
 def judged(
     derivative: Callable[[float], float], bound: float, radius: float, step: float = 1.0
 ) -> tuple[bool, list[float]]:
-    """Whether a derivative swings at 0 beside a smooth one of size SMOOTH, and where it was taken."""
+    """Whether a derivative oscillates at 0 beside a smooth one of size SMOOTH, and where it was evaluated."""
     taken: list[float] = []
 
     def noted(point: Array) -> Array:
@@ -35,7 +35,7 @@ def judged(
 
 
 def swinging(size: float, frequency: float, phase: float) -> Callable[[float], float]:
-    """A smooth derivative and a term of this size."""
+    """A smooth derivative plus an oscillating term of this size."""
     return lambda t: SMOOTH * np.cos(t) + size * np.cos(frequency * t + phase)
 
 
@@ -56,7 +56,7 @@ def test_a_term_that_the_bound_hides_is_seen(size: float, bound: float) -> None:
 
 
 def test_a_term_that_the_kernel_leaves_out_is_seen() -> None:
-    """Far out tf.math.special.fresnel_sin is constant, to the last digit; its derivative is a sine."""
+    """For large arguments tf.math.special.fresnel_sin is constant to the last digit; its derivative is a sine."""
     assert judged(swinging(1.0, 1e7, 0.3), 1e-20, 0.3)[0]
     for f in (tf.math.special.fresnel_sin, tf.math.special.fresnel_cos):
         assert check(f, np.array([7128563.730378016])).verdict == Verdict.INCONCLUSIVE
