@@ -17,8 +17,8 @@ from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.known_graphs import ancestry
 from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.hunt.opspec import MOST_ELEMENTS
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 RegionOf = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
 MOST_OF_LARGE = 4096

@@ -35,7 +35,6 @@ def choice(draw: Draw, options: Sequence[Any]) -> Any:
     return options[index(draw, len(options))]
 
 
-Array = np.ndarray[Any, Any]
 Table = tuple[float, ...]
 
 PLAIN: Table = (0.0, 1.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, 4.0, 0.25, -3.0)

@@ -14,8 +14,8 @@ import tensorflow as tf
 from gradcheck.autodiff.errors import without_places
 from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.registry import OperationError, Registration
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 OTHER_TYPES = "what takes only float32, or complex numbers, is registered with dtype='float32' or dtype='complex128'"
 NEAR = 1e-9
 """Relative and absolute tolerance: kernels may round differently by a few ulps in a batch and alone."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Node
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 LARGEST = 4096
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 SQUARES = {"float64": "square", "complex128": "complex_square"}
 PRODUCTS = {"float64": "mul", "complex128": "complex_multiply"}
 FACTOR = 1.5

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.hunt.blame import alone
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Agrees = Callable[[GraphProblem, int], bool]
 """Whether a problem's derivatives of an order agree with their estimates."""
 

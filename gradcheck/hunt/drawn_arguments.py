@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.opspec import Attribute, Choice, OpSpec
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 SHAPES, SETTINGS = 8, 6
 """The number of shapes with which an operation is tried, and of settings of its attributes for each."""
 

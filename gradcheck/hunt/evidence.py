@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,8 @@ from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.result import Kind, Verdict
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 NodeTrials = Callable[[Graph, tuple[int, ...]], Trial]
 MOST = 256
 """The most elements in a report: the first ones that were compared."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 Attributes = tuple[tuple[str, Any], ...]
 

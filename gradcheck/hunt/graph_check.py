@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
+from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first, compare_gradients
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.probe_pairs import SMALL
@@ -28,7 +28,6 @@ from gradcheck.verdict.second_order import compare_products, compare_second
 from gradcheck.verdict.summary import broken, summarise, undecided
 from gradcheck.verdict.tables import Comparison, Tolerance
 
-Array = np.ndarray[Any, Any]
 Checked = tuple[OrderResult, Sequence[Comparison]]
 """The result of an order, and the tables of comparisons that it sums up (none where nothing was compared)."""
 

@@ -34,9 +34,7 @@ from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import FIRST, LinePoints, largest_steps
 from gradcheck.problem.problem import Problem
 from gradcheck.tracing.perturbation import perturbed_operations
-
-Array = np.ndarray[Any, Any]
-
+from gradcheck.typing import Array
 
 EXACT = ROUNDOFF["float64"]
 UNSEEN = 4

@@ -28,8 +28,8 @@ from gradcheck.tracing.kernels import RIGHT_GRADIENT
 from gradcheck.tracing.record import RecordedOperation
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.single_operation import executed
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 LARGEST = 64
 """The most elements of an input that is kept as a setting."""
 OTHERS = 12

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from gradcheck.autodiff.errors import numerics_checked
@@ -22,11 +21,11 @@ from gradcheck.hunt.graph_json import check_operation, from_document, to_input
 from gradcheck.hunt.opspec import attribute_names
 from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
+from gradcheck.typing import Array
 
 if TYPE_CHECKING:
     from gradcheck.hunt.graph_problem import GraphProblem
 
-Array = np.ndarray[Any, Any]
 Given = tuple[str, Mapping[str, Any], list[Array], int, Ancestry]
 """A node as a region is asked about it: operation, attributes, arguments, order, and the nodes before it."""
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)

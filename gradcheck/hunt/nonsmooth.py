@@ -11,8 +11,7 @@ import numpy as np
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import Distances, OpSpec
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 @dataclass(frozen=True)

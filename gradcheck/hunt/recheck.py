@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
 from gradcheck.numerics.difference import difference_quotient
 from gradcheck.result import Kind, Verdict
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 STEP = 2.0**-10
 SAME = 1e-9
 

@@ -20,12 +20,12 @@ from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.typing import Array
 from gradcheck.verdict.lines import ulp_rounding
 from gradcheck.verdict.own_rounding import OwnRounding, Surroundings
 from gradcheck.verdict.summary import undecided
 from gradcheck.verdict.tables import EXCLUSION, Comparison
 
-Array = np.ndarray[Any, Any]
 VALUES = 1e-4
 """Relative tolerance of values; values that differ by more belong to another function, whatever its derivative."""
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 from drawing import draw_each
-from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 
 from gradcheck import GradientMismatch, assert_step, explain
 from gradcheck.result import Cause, Result, Verdict

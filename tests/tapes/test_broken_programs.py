@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.python.autograph.impl.api import StagingError
 
 from gradcheck.result import Cause
+from tests.benchmarks.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 
 NUMBERS = count()
 # In a tf.function AutoGraph wraps a LookupError, whose type it cannot recreate.

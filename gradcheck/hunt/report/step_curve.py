@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.finding import ElementCheck, StepCurve
 from gradcheck.numerics.difference import difference_quotient
 from gradcheck.numerics.sampling import EPS64
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Pixels = list[tuple[float, float]]
 
 RATIO = 2.0

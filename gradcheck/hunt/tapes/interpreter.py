@@ -22,8 +22,7 @@ from gradcheck.hunt.tapes.program_run import ProgramRun
 from gradcheck.hunt.tapes.recording import VALUE, Prediction
 from gradcheck.hunt.tapes.tape import RaisedError
 from gradcheck.numerics.sampling import CONFIRM
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 MARGIN = 10.0
 """Factor by which a wrong value lies outside of both intervals, as everywhere in this project."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from gradcheck.hunt.tapes.operations import (
 from gradcheck.hunt.tapes.program_run import ProgramRun
 from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate
 from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, gradient
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 class NoneOperandError(ValueError):

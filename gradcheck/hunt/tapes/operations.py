@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 @dataclass(frozen=True, eq=False)

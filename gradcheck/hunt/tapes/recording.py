@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.tapes.operations import READ, ModelTensor, ModelVariable, Operation, TapeEntry, Value
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import FIRST, Stencil, sample
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradcheck.strategies import arguments_of, tensors
-from gradcheck.strategies.held_values import DTYPES, PARTS, numpy_dtype
+from gradcheck.strategies.inputs import DTYPES, PARTS, numpy_dtype
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent, indent
 
+from gradcheck.strategies.values import Draw, choice, index
 from hypothesis import strategies as st
 
 from gradcheck.result import Cause
-
-from .values import Draw, choice, index
 
 NUMBERS = ("0.7", "-0.4", "1.3", "0.3", "-1.1", "0.9", "1.6", "0.2")
 LITERALS = ("[{}, {}]", "{}", "[{}, {}]", "[[{}, {}], [{}, {}]]")
