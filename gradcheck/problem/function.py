@@ -367,7 +367,7 @@ class Function(Problem):
         )
 
     def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
-        """The gradients from `rows`; NaN where a constraint is violated or, beside the inputs given, something raises."""
+        """The gradients from `rows`; NaN where a constraint is violated or, beside the given inputs, `rows` raises."""
         if point is not None and not self.contains(point):
             return Gradients.undefined(count, self.point.size)
         counted(count)

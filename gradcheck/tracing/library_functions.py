@@ -1,7 +1,7 @@
-"""Public functions made of several kernels, and which operations of the regions of known defects their calls are.
+"""Public functions made of several kernels, and the operations of known defects' regions that their calls are.
 
-A table beside the records, for those whose kernels are right by themselves: `tests/catalogue/test_library_forms.py`
-runs the operations of the catalogue and holds it against what they call.
+A table beside the records, for functions whose kernels are correct by themselves:
+`tests/catalogue/test_library_forms.py` runs the operations of the catalogue and compares the table with what they call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMOOTH = (1, np.inf, -np.inf)
 
 @dataclass(frozen=True)
 class OperationCall:
-    """What a call is to a region: the arguments of its operation, and its attributes."""
+    """A call as a region sees it: the arguments of its operation, and its attributes."""
 
     arguments: Sequence[Any]
     attributes: Mapping[str, Any]
@@ -36,10 +36,10 @@ class OperationCall:
 class LibraryForm:
     """An operation of the regions that is a call of a public `function`.
 
-    `read` takes parameters of the function by their names, and gives what the call is to a region; None where it is not
-    this operation. The derivative has to be taken by one of the parameters `by` (none named: of those that are read).
-    With `kernel`, the function has to run one of that name, whose `output` (None: any) is used. It speaks of
-    derivatives of these `orders`.
+    `read` takes parameters of the function by name and returns the OperationCall; None where it is not this operation.
+    The derivative has to be with respect to one of the parameters `by` (default: those that are read). With `kernel`,
+    the function has to run a kernel of that name, whose `output` (None: any) is used. It applies to derivatives of
+    these `orders`.
     """
 
     op: str
@@ -57,16 +57,16 @@ class LibraryForm:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The parameters by which derivatives are wrong."""
+        """The parameters with respect to which derivatives are wrong."""
         return self.by or self.parameters
 
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """A call of a public function, as one of several `forms`, inside of the call `outer`.
+    """A call of a public function, as one of several `forms`, inside the call `outer`.
 
-    `given` are its parameters by their names, with variables as the arrays that they held; `keys` tell the tensors and
-    variables in each from all others.
+    `given` are its parameters by name, with variables as the arrays that they held; `keys` identify the tensors and
+    variables in each.
     """
 
     forms: tuple[LibraryForm, ...]
@@ -76,7 +76,7 @@ class LibraryCall:
 
 
 def value(given: Any) -> Array | None:
-    """A parameter as an array, several tensors as one; None where it has no value that is known.
+    """Return a parameter as an array, several tensors as one; None where its value is not known.
 
     >>> value([tf.constant([1.0]), tf.constant([[2.0, 3.0]])])
     array([1., 2., 3.], dtype=float32)
@@ -95,7 +95,7 @@ def value(given: Any) -> Array | None:
 
 @lru_cache(maxsize=2)
 def library_forms(keras_too: bool) -> Mapping[int, tuple[LibraryForm, ...]]:
-    """The forms by the ids of their functions' code; those of Keras, which takes long to import, where that is done."""
+    """The forms by the ids of their functions' code; those of Keras, which is slow to import, only with `keras_too`."""
     found: dict[int, tuple[LibraryForm, ...]] = {}
     for form in FORMS:
         if keras_too or not form.function.startswith("keras."):
@@ -106,7 +106,7 @@ def library_forms(keras_too: bool) -> Mapping[int, tuple[LibraryForm, ...]]:
 
 
 def code_of(function: str) -> Any:
-    """The code of a public function below its decorators; None where the installed release has none of this name."""
+    """The code of a public function below its decorators; None if the installed release has no such function."""
     library, *names = function.split(".")
     found: Any = tf if library == "tf" else sys.modules[library]
     for name in names:
@@ -121,7 +121,7 @@ def _is(*arguments: Any, **attributes: Any) -> OperationCall:
 
 
 def _numbers(given: Any) -> list[int]:
-    """Axes or sizes as a list; empty where there are none, or none that are known."""
+    """Axes or sizes as a list; empty where there are none, or none are known."""
     known = value(given)
     return [] if known is None else [int(one) for one in known.ravel()]
 
@@ -172,7 +172,7 @@ def _deviation(given: Any, axis: Any) -> OperationCall:
 
 
 def _truncated(rank: int, row: int = -1, *, halved: bool = False) -> Callable[..., OperationCall | None]:
-    """A reader of transforms that cut elements off; `halved`: those of a spectrum, of which the last axis has half."""
+    """Return a reader of transforms that cut elements off; `halved`: of a half spectrum, along the last axis."""
 
     def read(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
         sizes, shape = _numbers(fft_length), getattr(input_tensor, "shape", ())
@@ -202,7 +202,7 @@ def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCal
 
 
 def _focal(y_true: Any, y_pred: Any, gamma: Any, from_logits: bool, label_smoothing: Any) -> OperationCall | None:
-    """Below 2, the second derivative of the power of what a certain label leaves is infinite, as for 1."""
+    """Below 2, the second derivative of the power of a certain label's remainder is infinite, as for 1."""
     labels = value(y_true)
     if labels is None or not from_logits or label_smoothing or not _is_real(gamma) or gamma >= 2:
         return None
@@ -215,7 +215,7 @@ def _volume_pooled(inputs: Any, output_size: Any) -> OperationCall | None:
 
 
 def _smoothed(y_true: Any, y_pred: Any, from_logits: bool, label_smoothing: Any, axis: int) -> OperationCall | None:
-    """Smoothing divides by the size of the last axis, whichever has the classes."""
+    """Smoothing divides by the size of the last axis, whichever axis holds the classes."""
     if not from_logits or not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
         return None
     return _is(y_pred, y_true, axis=0, smoothing=0.25)
@@ -226,7 +226,7 @@ def _training(self: Any, inputs: Any, training: bool, mask: Any) -> OperationCal
 
 
 def _cropped(image: Any, boxes: Any, box_indices: Any, crop_size: Any) -> OperationCall | None:
-    """Of one image, where nothing is sampled but the corners of the boxes."""
+    """Match one image, sampled only at the corners of the boxes."""
     given = value(image)
     corners = given is not None and len(given) == 1 and _numbers(crop_size) == [2, 2]
     return _is(given[0], boxes) if given is not None and corners and set(_numbers(box_indices)) == {0} else None
@@ -363,6 +363,6 @@ FORMS = (
     ),
 )
 OPERATIONS = frozenset(form.op for form in FORMS)
-"""The operations that calls are seen to be."""
+"""The operations that calls are recognised as."""
 FUNCTIONS = {form.op: form.function for form in reversed(FORMS)}
-"""The public function that each of them is first of all."""
+"""The public function that comes first for each of them."""
