@@ -1,7 +1,7 @@
 """The float64 form of a function that computes in less: with low-precision inputs or variables, or with casts inside.
 
-A function of float32 inputs is called with float64 ones where it takes them. Everything else is traced, and built again
-in float64 (`retraced`): layers with float32 variables, mixed policies, casts that hide digits.
+A function of float32 inputs is called with float64 ones if it accepts them. Everything else is traced and rebuilt in
+float64 (`retraced`): layers with float32 variables, mixed policies, casts that hide digits.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from gradcheck.tracing.wengert_list import WengertList
 from gradcheck.typing import Array
 
 ROUNDINGS, MOST = 1e3, 0.1
-"""Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""
+"""Values are those of one function if they differ by at most ROUNDINGS roundings and MOST times their size."""
 
 DRAWS, SPREAD = 8, 10.0
-"""or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
+"""Larger differences are allowed up to SPREAD times the range of the form in DRAWS perturbations of inner values."""
 
 LONGEST = 128
-"""A form of more operations that depend on the inputs is built as a graph."""
+"""A form with more operations that depend on the inputs is built as a graph."""
 
 
 def with_float64_form(function: Function, observed: ObservedCall | None = None) -> Function:
-    """The function with its float64 form, where it computes in less and has one, and with the roundoff of what it does.
+    """Return the function with its float64 form, if it computes in less and has one, and with its inner roundoff.
 
-    The form is compared with the function's own values, at the point and beside it: what computes something else in
-    float64 is not used. `observed` is a call of the function, if there was one.
+    The form is compared with the function's own values, at the point and beside it, and left out if it computes
+    something else. `observed` is a call of the function, if there was one.
     """
     observed = observed or observed_call(function)
     inner = observed.roundoff
@@ -54,10 +54,10 @@ def with_float64_form(function: Function, observed: ObservedCall | None = None) 
     try:
         wide, inner = retracing.wide
         if max(function.precision, inner) <= FLOAT64:
-            return function  # what it does in less does not matter
+            return function  # what is computed in less precision does not matter
         function = replace(function, inner=inner)
         return replace(function, wide=wide) if _same(function, wide, observed) else function
-    except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
+    except Exception:  # cannot be traced, or has no kernel in float64
         return replace(function, inner=inner)
 
 
@@ -66,7 +66,7 @@ def _widened(source: Source) -> Source:
 
 
 def _copied(function: Function) -> Function | None:
-    """The function on float64 copies of its inputs, if it accepts them and gives nothing less."""
+    """The function on float64 copies of its inputs, if it accepts them and returns nothing in less."""
     sources = function.sources
     if not any(source.dtype in WIDE for source in sources) or any(source.variable is not None for source in sources):
         return None
@@ -81,7 +81,7 @@ def _copied(function: Function) -> Function | None:
 
 
 def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
-    """Whether both have the same values but for rounding, at the point, where one is observed, and at one beside it."""
+    """Whether both have the same values up to rounding, at the point, where one was observed, and at one beside it."""
     if not _same_at(wide, function.point, observed.value, function.precision):
         return False
     point = beside(function)
@@ -94,7 +94,7 @@ def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
 def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool:
     try:
         high = wide.value(point)
-    except Exception:  # whatever it is: f did not throw it
+    except Exception:  # whatever it is: f did not raise it
         return False
     if low.shape != high.shape:
         return False
@@ -104,20 +104,20 @@ def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool
         return True
     with np.errstate(invalid="ignore"):
         moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
-    # What a rounding moves out of the domain may lie anywhere.
+    # A rounding may move a value out of the domain: then it may be anything.
     return bool(np.all(apart <= slack + SPREAD * np.where(np.isnan(moved), np.inf, moved)))
 
 
 @dataclass(frozen=True)
 class _Retracing:
-    """A function and what is built of its trace, when it is first asked for; every call draws what was `drawn`."""
+    """A function and what is built from its trace, on first use; every call draws the numbers `drawn`."""
 
     function: Function
     drawn: Sequence[tuple[str, Any]] = ()
 
     @cached_property
     def graph(self) -> Any:
-        """The trace, in the precision given."""
+        """The trace, in the given precision."""
         specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
 
         def compute(*tensors: Any) -> Any:
@@ -126,7 +126,7 @@ class _Retracing:
 
         # As in a tf.function without autograph, a loop over a dataset then ends, with an error.
         unconverted = tf.autograph.experimental.do_not_convert(compute)
-        # A tf.function would make a function of it as well, which takes as long again.
+        # A tf.function would also build a function from it, which takes as long again.
         return func_graph.func_graph_from_py_func("traced", unconverted, specs, {}, add_control_dependencies=False)
 
     @cached_property
@@ -136,7 +136,7 @@ class _Retracing:
 
     @cached_property
     def wide(self) -> tuple[Function, float]:
-        """The float64 form, and the coarsest roundoff that was left out."""
+        """The float64 form, and the coarsest roundoff of the computation that it replaces."""
         retraced = Retraced(drawn=self.drawn)
 
         def compute(*tensors: Any) -> Any:
@@ -148,14 +148,14 @@ class _Retracing:
         return replace(wide, noisy=noisy, plain=not retraced.same_gradients, straight=straight_on), retraced.narrow
 
     def _listed(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
-        """The same form as a list of operations, where that is short, but in a graph that is traced."""
+        """The same form as a list of operations, if that is short; in a graph that is being traced, the form itself."""
         if not straight(self.graph):
             return None
         copies = replace(self.function, arguments=replace(self.function.arguments, sources=self.sources))
         try:
             points = copies.tensors(copies.point), copies.tensors(beside_everywhere(copies))
             listed = WengertList.of(compute, *points)
-        except Exception:  # whatever the list is not, a graph may be
+        except Exception:  # a graph may do what a list cannot
             return None
         if len(listed.steps) > LONGEST:
             return None
@@ -163,7 +163,7 @@ class _Retracing:
 
     @cached_property
     def _rounded(self) -> Callable[..., Any] | None:
-        """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
+        """The computation from the sources and a seed (2,) of its perturbations; None where it cannot be traced."""
 
         def compute(*tensors: Any) -> Any:
             return Retraced(seed=tensors[-1], drawn=self.drawn).outputs(self.graph, tensors[:-1])
@@ -174,7 +174,7 @@ class _Retracing:
             return None
 
     def noisy(self, results: tuple[tf.TensorSpec, ...], draw: int) -> Function | None:
-        """The float64 form, which has these results, with perturbed inner values, where there is one."""
+        """The float64 form, with these results, with perturbed inner values; None where there is none."""
         compute = self._rounded
         if compute is None:
             return None
@@ -186,7 +186,7 @@ def _refuse_variable(*_: Any, **__: Any) -> Any:
 
 
 def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A computation in a graph for the sources."""
+    """Trace a computation from the sources into a graph."""
     graph = graph_of(compute, [tf.TensorSpec(source.shape, source.dtype) for source in sources])
     return lambda *tensors: graph(list(tensors))
 

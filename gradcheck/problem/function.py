@@ -1,4 +1,4 @@
-"""Somebody's function in real coordinates: its values at many points, and TensorFlow's derivatives of it."""
+"""The user's function in real coordinates: its values at many points, and TensorFlow's derivatives of it."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ from gradcheck.tracing.state import UNCHANGED, ChangedState
 from gradcheck.typing import Array
 
 HALVINGS = 40
-"""So many times a step is halved before the point counts as lying on the edge of its set."""
+"""Number of times a step is halved before the point counts as lying on the edge of its set."""
 
 MOVED_BYTES = 2**18
-"""Points that take more memory than this are made where they are needed, of the point and the direction in tensors."""
+"""Points that take more memory (bytes) are computed in TensorFlow, from tensors of the point and the direction."""
 
 TABLE_BYTES = 2**22
-"""Of gradients that take more memory than this, no more is kept than is asked for: new memory is dear to touch."""
+"""Of tables of gradients that take more memory (bytes), only what is asked for is kept: new memory is slow to touch."""
 
 UPSTREAM = -2.0
-"""Gradients are taken for this multiple of a cotangent, and divided by it. One that forgets the upstream gradient, or
-takes its sign or its size otherwise than as a factor, is right for 1 alone. A power of two changes no digit."""
+"""Gradients are taken for this multiple of a cotangent, and divided by it. A gradient that ignores the incoming
+cotangent, or is not linear in its sign or size, is correct for 1 only. A power of two changes no digit."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
-"""The values, or gradients, that a check asks for lie on a line for each of so many coordinates, or in so many rows
-beyond them; at least so many in each row."""
+"""The values, or gradients, of a check lie on one line for each of up to LINES coordinates, else on ROWS random lines;
+at least VALUES on each line."""
 
 
 CACHED_BYTES = 2**25
-"""Tables are kept, with their points, until they take more memory than this."""
+"""Tables and their points are kept until they take more memory (bytes) than this."""
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """The latest tables of a function: each with its name (a cotangent, or none) and the points it was taken at."""
+    """The latest tables of a function, each with its name (a cotangent, or none) and its points."""
 
     latest: list[tuple[bytes, Array | LinePoints, Array]] = field(default_factory=list)
 
     def table(self, name: bytes, points: Array | LinePoints, taken: Callable[[], Array]) -> Array:
-        """The table of this name that was taken at the same points before, or is taken now."""
+        """Return the table of this name at these points, from memory or from `taken()`."""
         if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
             return taken()
         for other, kept, table in self.latest:
@@ -76,13 +76,12 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Function(Problem):
-    """`f` of the arguments' sources; `results` are what it returns, and `wide` is its float64 form if it has one.
+    """`f` with the sources of its arguments, the specs of its `results`, and its float64 form `wide`, if it has one.
 
-    What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
-    arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
-    with its inner values perturbed, for a number that chooses how. `plain` is a float64 form that left custom gradients
-    behind; `straight` promises that the same operations run at all points. `seconds`, where it is known, is the
-    processor time of a call, and `opened` what the very first one gave, (m,).
+    Other state that a call changes, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
+    arithmetic inside, if that is coarser than the inputs and results. `noisy(draw)`, if given, is the function with its
+    inner values perturbed. `plain`: a float64 form without the custom gradients; `straight`: the same operations run at
+    all points. `seconds`, if known, is the processor time of a call, and `opened` the value (m,) of the very first one.
     """
 
     f: Callable[..., Any]
@@ -100,7 +99,7 @@ class Function(Problem):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What it is differentiated with respect to."""
+        """The sources that it is differentiated with respect to."""
         return self.arguments.sources
 
     @cached_property
@@ -109,12 +108,12 @@ class Function(Problem):
 
     @cached_property
     def parts(self) -> tuple[slice, ...]:
-        """Where each source's coordinates lie."""
+        """The slice of each source's coordinates."""
         return parts_of([source.count for source in self.sources])
 
     @cached_property
     def result_parts(self) -> tuple[slice, ...]:
-        """Where each result's coordinates lie."""
+        """The slice of each result's coordinates."""
         return parts_of([coordinate_count(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
 
     @property
@@ -123,7 +122,7 @@ class Function(Problem):
 
     @cached_property
     def ones(self) -> Array:
-        """The cotangent that `tape.gradient` starts from, (m,): of the sum of the results the real part counts."""
+        """The cotangent (m,) that `tape.gradient` starts from: that of the real part of the sum of the results."""
         return flat([np.ones(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
 
     def terms_of(self, cotangents: Array) -> Array:
@@ -197,7 +196,7 @@ class Function(Problem):
     def _taken_at(
         self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Values]]:
-        """What is taken at those points (by their rows) that keep the constraints, as `Mapped.each` gives it."""
+        """Yield (row, values) of `mapped` at those points that satisfy the constraints."""
         if isinstance(points, LinePoints) and self._moves_inside and not perturbing():
             yield from self._taken_along(points, mapped.along(len(self.sources)), shared)
             return
@@ -214,12 +213,12 @@ class Function(Problem):
 
     @cached_property
     def _moves_inside(self) -> bool:
-        """Whether the sources are many coordinates that TensorFlow moves as NumPy does."""
+        """Whether the sources are many coordinates that TensorFlow moves exactly as NumPy does."""
         plain = all(source.dtype == "float64" and not source.constrained for source in self.sources)
         return plain and self.point.nbytes > MOVED_BYTES
 
     def _taken_along(self, points: LinePoints, mapped: Mapped, shared: Sequence[Any]) -> Iterator[tuple[int, Values]]:
-        """The same one line after the other, by how far each point lies from the first."""
+        """The same line by line, by the distance of each point along the line."""
         start = self._split(points.x)
         for line, direction in enumerate(points.directions):
             rows = np.flatnonzero(points.lines == line)
@@ -228,9 +227,9 @@ class Function(Problem):
                 yield int(rows[place]), values
 
     def _split(self, point: Array) -> Tensors:
-        """A point as tensors of the sources' shapes, which nobody else has; no variable is assigned.
+        """Return a point as new tensors of the sources' shapes; no variable is assigned.
 
-        A function may keep what it computed for a tensor, as bijectors do, and find it again for the same one.
+        A function may cache what it computed for a tensor, as bijectors do, and reuse it for the same tensor.
         """
         return list(map(tf.identity, self._given)) if point is self.point else self._tensors(point)
 
@@ -256,11 +255,11 @@ class Function(Problem):
 
     @property
     def _expected(self) -> int:
-        """How many points a check asks for at least."""
+        """The number of points that a check asks for at least."""
         return VALUES * (self.point.size if self.point.size <= LINES else ROWS)
 
     def value(self, point: Array) -> Array:
-        """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
+        """The coordinates of the results at one point, shape (m,), in the given precision. Raises what `f` raises."""
         return self.value_of(self.tensors(point))
 
     def value_of(self, tensors: Tensors) -> Array:
@@ -268,7 +267,7 @@ class Function(Problem):
         return flat(list(map(as_array, self.call(tensors))))
 
     def call(self, tensors: Tensors) -> Tensors:
-        """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
+        """Call `f` with tensors (and the variables themselves) in the order of the sources; results are flat."""
         self.held.put_back()
         if perturbing():
             computed_from(tensors)
@@ -281,13 +280,13 @@ class Function(Problem):
         return any(source.constrained for source in self.sources)
 
     def contains(self, point: Array) -> bool:
-        """Whether every source keeps its constraint at a point."""
+        """Whether every source satisfies its constraint at a point."""
         return all(source.contains(point[part]) for part, source in zip(self.parts, self.sources, strict=True))
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps (k,) along directions (k, n), halved until both ends of every line keep the constraints.
+        """The steps (k,) along directions (k, n), halved until both ends of every line satisfy the constraints.
 
-        The sets are convex. A step that is still too long after HALVINGS stays as it was.
+        The sets are convex. A step that is still too long after HALVINGS is left unchanged.
         """
         feasible = steps.copy()
         if not self.constrained:
@@ -310,12 +309,12 @@ class Function(Problem):
 
     def _gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         taken = self.gradients_of(UPSTREAM * cotangents, point)
-        if not np.isfinite(taken.values).all():  # twice a cotangent may go beyond the largest number
+        if not np.isfinite(taken.values).all():  # twice a cotangent may overflow
             return self.gradients_of(cotangents, point)
         return Gradients(taken.values / UPSTREAM, taken.connected)
 
     def gradients_of(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        """The same, taken for these cotangents as they are."""
+        """The same for these very cotangents, without the factor UPSTREAM."""
         weights = [self.cotangent(row) for row in cotangents]
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
@@ -368,24 +367,24 @@ class Function(Problem):
         )
 
     def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
-        """The gradients of `rows`; NaN where a constraint is violated or, beside the inputs given, something throws."""
+        """The gradients from `rows`; NaN where a constraint is violated or, beside the given inputs, `rows` raises."""
         if point is not None and not self.contains(point):
             return Gradients.undefined(count, self.point.size)
         counted(count)
         try:
             taken = rows(self.tensors(self.point if point is None else point))
-        except Exception:  # that of the function, or of its gradient
+        except Exception:  # from the function, or its gradient
             if point is None:
                 raise
             return Gradients.undefined(count, self.point.size)
         return gradient_matrix(taken, self.sources)
 
     def tensors(self, point: Array) -> Tensors:
-        """The sources at a point, in tensors of their own; variables are assigned, which the caller undoes."""
+        """The sources at a point, as new tensors; variables are assigned, which the caller has to undo."""
         return self.placed(self._split(point))
 
     def placed(self, tensors: Tensors) -> Tensors:
-        """The tensors, with the variables, to which theirs are assigned, in their places."""
+        """Assign the tensors of variables, and return the variables in their places."""
         placed = []
         for tensor, source in zip(tensors, self.sources, strict=True):
             if source.variable is not None:
@@ -394,7 +393,7 @@ class Function(Problem):
         return placed
 
     def direction(self, row: Array) -> Tensors:
-        """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""
+        """A displacement along coordinates (n,), as tensors of the sources' shapes and dtypes."""
         pairs = zip(self.parts, self.sources, strict=True)
         return [source.tensor(source.displacement(row[part])) for part, source in pairs]
 
@@ -407,5 +406,5 @@ class Function(Problem):
 
 
 def flat(results: Sequence[Array]) -> Array:
-    """The real coordinates of several arrays, one behind the other."""
+    """The concatenated real coordinates of several arrays."""
     return np.concatenate([np.zeros(0), *map(to_coordinates, results)])

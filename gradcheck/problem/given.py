@@ -33,10 +33,10 @@ from gradcheck.typing import Array
 
 @dataclass(frozen=True)
 class GivenGradient(Function):
-    """The sum of a function's outputs, of complex ones the real part, and its gradient which the caller computed.
+    """The sum of a function's outputs (of complex ones the real part), with the gradient that the caller computed.
 
-    `given` maps the sources' tensors to one tensor or None a source. Where it gives the same in float64, its rounding
-    is taken to be that of TensorFlow's gradient, which is `measured` on this function.
+    `given` maps the sources' tensors to one tensor or None per source. Where it returns the same in float64, its
+    rounding is taken to be that of TensorFlow's gradient, which is `measured` on this function.
     """
 
     given: Callable[[Tensors], Tensors] = list
@@ -44,10 +44,10 @@ class GivenGradient(Function):
 
     @staticmethod
     def of(function: Function, given: Callable[[Tensors], Tensors], *, called: bool = False) -> GivenGradient:
-        """The sum of the outputs of `function`, and of those of its float64 form, with this gradient.
+        """Return the sum of the outputs of `function`, and of those of its float64 form, with this gradient.
 
-        What is `called` reads the variables themselves, in their precision: TensorFlow's takes its place in float64.
-        What a low precision loses of a gradient is measured on TensorFlow's, if there is one: given values are alike
+        A `called` gradient reads the variables themselves, in their precision: in float64 TensorFlow's takes its place.
+        What low precision loses of a gradient is measured on TensorFlow's, if there is one: given values are the same
         in both.
         """
         held, inner, wide = function.held, function.inner, function.wide
@@ -63,7 +63,7 @@ class GivenGradient(Function):
 
     @staticmethod
     def by_tape(function: Function) -> GivenGradient:
-        """The sum of the outputs of `function`, with TensorFlow's gradient, if any, and of what perturbs it."""
+        """Return the sum of the outputs of `function`, with TensorFlow's gradient, if any, and its perturbations."""
 
         def noisy(draw: int) -> Function | None:
             perturbed = function.perturbed(draw)
@@ -78,13 +78,13 @@ class GivenGradient(Function):
 
     @staticmethod
     def _taped(function: Function) -> GivenGradient:
-        """The sum of the outputs of `function`, with TensorFlow's gradient."""
+        """Return the sum of the outputs of `function`, with TensorFlow's gradient."""
 
         def taken(tensors: Tensors) -> Tensors:
             (row,) = pullbacks(function.call, tensors, [function.cotangent(function.ones)])
             return row
 
-        # Another formula than the one given: only what perturbs it counts, and not the distance to it.
+        # The formula differs from the given one: only its perturbations count, not the distance to it.
         return replace(GivenGradient.of(function, taken), plain=True)
 
     @property
@@ -137,10 +137,10 @@ class GivenGradient(Function):
 
 
 def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Tensors]:
-    """A callable from the sources' tensors to one gradient (tensor or None) a source.
+    """Return a callable from the sources' tensors to one gradient (tensor or None) per source.
 
-    A callable `gradient` takes what `f` takes. Raises TypeError where it cannot, ValueError where the structure, a
-    shape or a dtype does not fit, DerivativeRaisedError where the callable throws.
+    A callable `gradient` takes the arguments of `f`. Raises TypeError where it cannot, ValueError where the structure,
+    a shape or a dtype does not fit, DerivativeRaisedError where the callable raises.
     """
     if not callable(gradient):
         fixed = _by_source(function, gradient)
@@ -158,10 +158,10 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Ten
 
 
 def coarser(function: Function, given: Callable[[Tensors], Tensors]) -> str:
-    """What a result says where a given gradient is in less precision than its source; else nothing."""
+    """The note on a given gradient that is in less precision than its source; else empty."""
     try:
         pairs = list(zip(given(function.tensors(function.point)), function.sources, strict=True))
-    except DerivativeRaisedError:  # which is told when it is compared
+    except DerivativeRaisedError:  # reported when it is compared
         return ""
     told = [
         f"{part.dtype.name} for {source.name}, which is {source.dtype}"
@@ -173,7 +173,7 @@ def coarser(function: Function, given: Callable[[Tensors], Tensors]) -> str:
 
 
 def _refuse_signature(gradient: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
-    """Raise TypeError for a callable that does not take so many arguments, as far as that can be known."""
+    """Raise TypeError for a callable that does not take as many arguments, as far as its signature is known."""
     try:
         signature = inspect.signature(gradient)
     except (TypeError, ValueError):
@@ -189,11 +189,11 @@ def _refuse_signature(gradient: Callable[..., Any], inputs: tuple[Any, ...]) -> 
 
 
 def _by_source(function: Function, gradient: Any) -> Tensors:
-    """The gradients in the order of the sources.
+    """Return the gradients in the order of the sources.
 
-    They may come in the structure of the inputs, or as one list for all sources (or for all inputs, None standing for
-    those without a derivative), followed by those of `variables`. A list of numbers is one tensor where that fits, as
-    it is among the inputs. Raises ValueError.
+    They may come in the structure of the inputs, or as one list for all sources (or for all inputs, with None for those
+    without a derivative), followed by those of `variables`. A list of numbers is one tensor where that fits, as among
+    the inputs. Raises ValueError.
     """
     arguments, sources = function.arguments, function.sources
     readings = [ordered for items in _readings(gradient) if (ordered := arguments.ordered(items)) is not None]
@@ -215,7 +215,7 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
 
 
 def _readings(gradient: Any) -> Iterator[Tensors]:
-    """The gradients that may be meant: those of all leaves, those of a list of numbers each, or that of one list."""
+    """Yield the possible readings: each leaf a gradient, each list of numbers a gradient, or all one gradient."""
     yield tf.nest.flatten(gradient)
     if isinstance(gradient, (list, tuple)):
         arrays = [listed_numbers(one) for one in gradient]
@@ -243,7 +243,7 @@ def _tensor(item: Any, source: Source) -> Any:
         return None
     is_complex = np.iscomplexobj(source.value)
     if not tf.is_tensor(item) and (array := np.asarray(item)).dtype.kind in "iuf":
-        # Numbers that did not come from TensorFlow: whole ones count as floating, real ones as complex.
+        # Numbers from outside TensorFlow: integers count as floating, real ones as complex.
         item = array.astype(np.complex128 if is_complex else array.dtype if array.dtype.kind == "f" else np.float64)
     tensor = dense(item, source)
     if tensor.dtype.is_complex != is_complex or not (tensor.dtype.is_floating or tensor.dtype.is_complex):

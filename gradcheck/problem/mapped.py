@@ -1,8 +1,8 @@
-"""A computation at many points: a call for each, eager, or of a graph where that pays and is trusted.
+"""A computation at many points: one call each, eager, or of a graph where that pays and is trusted.
 
-An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
-few, and the call of a graph a hundred, which a graph without a state is spared: it is run at many points by one call.
-Nothing under test is computed here, only what it is compared with.
+An eager call costs tens of microseconds per operation, and what Keras adds. In a graph an operation costs a few, and
+each call of the graph a hundred; a graph without state avoids that, since one call runs it at many points. Nothing
+under test is computed here, only what it is compared with.
 """
 
 from __future__ import annotations
@@ -29,46 +29,44 @@ from gradcheck.tracing.wengert_list import Compute, WengertList
 from gradcheck.typing import Array
 
 Values = list[Array] | None
-"""The tensors that were computed at a point; None where the computation throws."""
+"""The tensors that were computed at a point; None where the computation raised."""
 
 RunGraph = Callable[[list[Any]], list[Any]]
-"""From the tensors of a point, and shared ones, to those that are computed there."""
+"""Maps the tensors of a point, and shared ones, to the tensors that are computed there."""
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
-"""A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
+"""A trace, with the first run of its graph, takes TRACE_SECONDS and the time of TRACE_CALLS eager calls (measured)."""
 
 TRACE_MOST = 1.0
-"""or so many seconds: calls that take long run dear kernels rather than very many."""
+"""Upper limit, in seconds, of the time of those calls: slow ones run expensive kernels rather than very many."""
 
 GRAPH_SECONDS = 1e-5
-"""A point costs at least this where many are taken by one call of a graph; ten times as much, if it is called for each.
-"""
+"""Least seconds per point where one call of a graph takes many points; ten times as much with a call for each point."""
 
 MEASURED = 3
-"""So many eager calls are made before one counts: the first also makes kernels."""
+"""Number of eager calls before their time is used: the first one also creates kernels."""
 
 COMPARED, DEARER = 3, 1.25
-"""A graph is compared with so many eager calls, that of the gradient of a trusted function with one less. The trace of
-a gradient takes about so many times as many of its own calls as that of its function does (measured: 0.6 to 1.7)."""
+"""A graph is compared with COMPARED eager calls, the gradient of a trusted function with one fewer. Tracing a gradient
+takes about DEARER times as many of its own calls as tracing its function does (measured: 0.6 to 1.7)."""
 
 MOVED = 2.0**-8
-"""How far beside a point, beside one or relatively, a list of operations is made and compared with calls."""
+"""Offset from a point, absolute and relative, at which a list of operations is made and compared with calls."""
 
 LISTED = 8
-"""Calls are listed where there are so many of them: a listed one takes a third (measured), and three are made as well.
-"""
+"""Least number of calls to be listed: a listed call takes a third of the time (measured), but three extra are made."""
 
 ULPS = 64.0
-"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
+"""A traced value is trusted if it differs from the eager one by at most ULPS roundings of the largest value."""
 
 SPREAD = 16.0
-"""or by so many times as much as eager values change when the inputs are rounded otherwise."""
+"""A traced value is also trusted if it differs by at most SPREAD times the effect of moving the inputs by one ulp."""
 
 BLOCK_BYTES = 2**20
-"""Points are made when they are needed, so much memory at a time: new memory costs more to touch than to fill."""
+"""Points are made in blocks of this many bytes, when they are needed: new memory costs more to touch than to fill."""
 
 TOGETHER_SECONDS = 0.05
-"""One call takes as many points as would take this time one by one: Ctrl-C and progress wait no longer."""
+"""One call takes as many points as would take these seconds one by one, so that Ctrl-C and progress wait no longer."""
 
 
 Rows = slice | list[int]
@@ -76,12 +74,12 @@ Rows = slice | list[int]
 
 @dataclass(frozen=True)
 class Points:
-    """So many points, of which those alone take memory that are asked for: one array (p, …) a tensor at some rows."""
+    """`count` points, made only when they are asked for: `at(rows)` gives one array (p, …) per tensor."""
 
     count: int
     at: Callable[[Rows], list[Array]]
     computed_bytes: int = 0
-    """The memory of what is computed of a point, where that is more than the point's own."""
+    """The bytes computed for a point, where these are more than the point's own."""
 
     @staticmethod
     def of(arrays: Sequence[Array], computed_bytes: int = 0) -> Points:
@@ -89,37 +87,37 @@ class Points:
         return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays], computed_bytes)
 
     def blocks(self, start: int = 0, most: float = np.inf) -> Iterator[list[Array]]:
-        """The points that are made at a time, `most` of them at most, one array (rows, …) a tensor."""
+        """Yield the points in blocks of at most `most` points, one array (rows, …) per tensor."""
         rows = max(1, int(min(self.rows, most)))
         for first in range(start, self.count, rows):
             yield self.at(slice(first, first + rows))
 
     def each(self, start: int = 0) -> Iterator[tuple[Array, ...]]:
-        """The tensors of one point after the other."""
+        """Yield the tensors of one point after the other."""
         for arrays in self.blocks(start):
             yield from zip(*arrays, strict=True)
 
     @property
     def rows(self) -> int:
-        """How many points are made at a time."""
+        """The number of points that are made at a time."""
         return max(1, BLOCK_BYTES // self.point_bytes) if self.count else 1
 
     @cached_property
     def point_bytes(self) -> int:
-        """The memory of one point."""
+        """The bytes of one point."""
         return max(1, self.computed_bytes, sum(array.nbytes for array in self.at(slice(0, 1))))
 
 
 class Mapped:
-    """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
+    """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, mapped over many points.
 
-    Eager calls come first and are measured, unless the processor time of one is known (`seconds`), or what the trace of
-    its `function` took tells what that of a gradient will take. Where those to be made, at least `expected` in all,
-    cost more than a trace, or those made as well more than two, `compute` is traced (without autograph), if it can be,
-    and if its values at the first, middle and last point are those of eager calls. Python code that looks at values,
-    NumPy, hidden state and variables that are made inside therefore mean eager calls, as does an exception at any
-    point. What promises to run the same operations at all points (`straight`), linear in what is shared, is no graph
-    but the list of them.
+    Eager calls come first and are timed, unless the processor time of one is known (`seconds`), or the trace of its
+    `function` shows how long that of a gradient will take. If the remaining calls (of at least `expected` in all) cost
+    more than a trace, or those already made more than two, `compute` is traced (without autograph), provided that it
+    can be, and that its values at the first, middle and last point are those of eager calls. Python code that looks at
+    values, NumPy, hidden state and variables that are created inside therefore mean eager calls, and so does an
+    exception at any point. A computation that promises to run the same operations at all points (`straight`), linear in
+    the shared tensors, becomes a list of operations instead of a graph.
     """
 
     def __init__(
@@ -142,9 +140,9 @@ class Mapped:
         self._tried = self._trusted = False
 
     def along(self, count: int) -> Mapped:
-        """The same for points x + t * direction, given by t alone: `count` tensors of x, and of direction, are shared.
+        """The same for points x + t * direction, given by t alone: `count` tensors each of x and direction are shared.
 
-        An array that becomes a tensor is copied, once or twice: what moves a million coordinates in a graph costs less.
+        Converting an array to a tensor copies it, once or twice; moving a million coordinates in a graph costs less.
         """
         if self._along is None:
 
@@ -160,12 +158,12 @@ class Mapped:
         return self._along
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
-        """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
+        """Return the values at each point; `points` holds one array (p, …) per tensor."""
         values = dict(self.each(Points.of(points), shared))
         return [values[row] for row in range(len(points[0]))]
 
     def each(self, points: Points, shared: Sequence[Any] = ()) -> Iterator[tuple[int, Values]]:
-        """The same by rows, of points that are made when they are needed; what comes a second time, later, counts."""
+        """Yield (row, values) lazily; a later value replaces an earlier one."""
         if perturbing() or not points.count:
             yield from enumerate(self._eagerly(points.each(), shared))
             return
@@ -181,21 +179,21 @@ class Mapped:
             known = self._trace(points, early, shared)
         if self._trusted:
             try:
-                # All of them: where a graph rounds otherwise, a point that was called would stand alone.
+                # At all points: a graph may round differently, so that a point that was called would stand out.
                 yield from enumerate(self._traced(points, shared, known))
                 return
-            except Exception:  # what throws at any point is called at all
+            except Exception:  # what raises at any point is called eagerly
                 self._trusted, early = False, 0
         yield from enumerate(self._eagerly(points.each(early), shared), start=early)
 
     @property
     def _trace_expected(self) -> float | None:
-        """How many eager calls a trace will take, where that of the function is known."""
+        """The number of eager calls that a trace will take, if that of the function is known."""
         of_function = None if self._function is None else self._function._trace_calls
         return of_function and DEARER * of_function
 
     def _pays(self, count: int) -> bool:
-        # Doubts ask for as many again.
+        # A doubt takes as many calls again.
         runs = max(count + min(self._calls, count), self._expected - self._calls, (self._calls + count) / 2)
         if self._trace_expected is not None:
             return runs > COMPARED + self._trace_expected
@@ -209,16 +207,16 @@ class Mapped:
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
                 values = list(map(as_array, tensors))
-            except Exception:  # whatever it throws, there is no value here
+            except Exception:  # whatever it raises, there is no value here
                 pass
             self._calls += 1
             self._seconds = min(self._seconds, time.process_time() - began)
             yield values
 
     def _trace(self, points: Points, start: int, shared: Sequence[Any]) -> dict[int, Values]:
-        """Make the graph, unless that cannot be done or it does not give the eager values from a row on.
+        """Trace the graph; trust it if its values at some rows from `start` on are the eager ones.
 
-        Its values at the rows that were compared.
+        Returns its values at the rows that were compared.
         """
         rows = [start, (start + points.count) // 2, points.count - 1]
         if self._function is not None and self._function._trusted:  # and so is most of its gradient
@@ -227,7 +225,7 @@ class Mapped:
         began = time.process_time()
         try:
             values = list(self._traced(Points.of(few), shared))
-        except Exception:  # what cannot be traced is called
+        except Exception:  # what cannot be traced is called eagerly
             values = []
         seconds = time.process_time() - began
         self._trusted = self._same(values, few, shared)
@@ -235,9 +233,9 @@ class Mapped:
         return dict(zip(rows, values, strict=False))
 
     def _list(self, points: Points, shared: Sequence[Any]) -> None:
-        """Make the list of operations, unless they cannot be listed or do something else beside two other points."""
+        """List the operations, unless they cannot be listed or compute something else beside two other points."""
         few, signs = points.at([0, points.count // 2, points.count - 1]), np.random.default_rng(0)
-        # Points may have coordinates in common, beside them there are none: where one is read unseen, it shows.
+        # Perturb the points, so that a coordinate captured as a constant is detected.
         moves = [MOVED * signs.choice([-1.0, 1.0], size=array.shape) * (1 + np.abs(array)) for array in few]
         beside = [(array + move).astype(array.dtype) for array, move in zip(few, moves, strict=True)]
         (first, *_), (_, *others) = (
@@ -254,8 +252,8 @@ class Mapped:
             self._graph, self._trusted = lambda tensors: listed(*tensors), True
 
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
-        """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
-        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
+        """Whether traced values equal eager ones up to rounding, measured by calls beside the points if need be."""
+        # These calls come after the trace, so that `compute` keeps no symbolic tensor for itself.
         eager = list(self._eagerly(Points.of(points).each(), shared))
         apart = _apart(traced, eager)
         if apart <= ULPS * self._precision:
@@ -269,10 +267,10 @@ class Mapped:
     def _traced(
         self, points: Points, shared: Sequence[Any], known: Mapping[int, Values] = MappingProxyType({})
     ) -> Iterator[Values]:
-        """The graph's values, unless they are known by their rows."""
+        """Yield the graph's values, except at rows whose values are `known`."""
         rows = count()
         for arrays in points.blocks(most=TOGETHER_SECONDS / max(self._seconds, GRAPH_SECONDS)):
-            # Not around the loop: a generator that is left alone ends later than its caller.
+            # Not around the loop: a generator that is abandoned ends later than its caller.
             with graphs_as_traced():
                 tensors = list(map(tf.constant, arrays))
                 graph = self._graph = self._graph or self._graph_of([tensor[0] for tensor in tensors], shared)
@@ -281,7 +279,7 @@ class Mapped:
                     taken = map(as_array, graph.rows(tensors, shared))
                     values: list[Values] = [list(map(np.asarray, row)) for row in zip(*taken, strict=True)]
                 else:
-                    # One array becomes a tensor in no less time than ten tensors are taken out of another.
+                    # Converting one array to a tensor takes as long as taking ten tensors out of another.
                     block = zip(*map(tf.unstack, tensors), strict=True)
                     values = [
                         known[row] if row in known else _run(graph, point, shared)
@@ -301,17 +299,17 @@ def _run(graph: RunGraph, point: Sequence[Any], shared: Sequence[Any]) -> Values
 
 @dataclass(frozen=True)
 class TracedGraph:
-    """A traced function, to be run at a point, or, where its runs do not touch one another, at many `together`."""
+    """A traced function that runs at one point, or at many `together` where its runs do not affect one another."""
 
     traced: Any
 
     def __call__(self, tensors: list[Any]) -> list[Any]:
-        """The outputs for a point's tensors and the shared ones."""
-        # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
+        """Return the outputs for a point's tensors and the shared ones."""
+        # A plain call first binds its arguments to the signature, which takes longer than running a small graph.
         return list(self.traced._call_flat(tensors, self.traced.captured_inputs))
 
     def rows(self, points: Sequence[Any], shared: Sequence[Any]) -> Sequence[Any]:
-        """The same stacked, for the rows of the points' tensors and what all of them share."""
+        """Return the stacked outputs for the rows of the points' tensors; the other tensors are shared."""
         outputs = self.traced.outputs
         found: Sequence[Any] = tf.raw_ops.MapDefun(
             arguments=points,
@@ -324,7 +322,7 @@ class TracedGraph:
 
     @cached_property
     def together(self) -> bool:
-        """Whether MapDefun may run it: it has no state, outputs of the same shapes everywhere, and no GPU."""
+        """Whether MapDefun may run it: it has no state, outputs of the same shapes everywhere, and there is no GPU."""
         if context.num_gpus() or not all(output.shape.is_fully_defined() for output in self.traced.outputs):
             return False
         graph = self.traced.graph.as_graph_def()
@@ -333,22 +331,22 @@ class TracedGraph:
 
 
 def _changes_something(operation: str) -> bool:
-    definition = op_def_registry.get(operation)  # None: a function, whose nodes are looked at themselves
+    definition = op_def_registry.get(operation)  # None for a function, whose own nodes are checked
     return definition is not None and definition.is_stateful and operation not in HARMLESS_STATE
 
 
 def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> TracedGraph:
-    """The graph of a computation from tensors with these specs."""
+    """Trace a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
     return TracedGraph(tf.function(compute, autograph=False).get_concrete_function(*specs))
 
 
 @contextmanager
 def graphs_as_traced() -> Iterator[None]:
-    """Run graphs without Grappler, which takes longer than their trace and rounds otherwise than the eager kernels."""
+    """Run graphs without Grappler, which takes longer than tracing them and rounds differently from eager kernels."""
     option = "disable_meta_optimizer"
     before = tf.config.optimizer.get_experimental_options().get(option, False)
-    try:  # around the change as well: Ctrl-C may come right behind it
+    try:  # includes the change: Ctrl-C may come right after it
         tf.config.optimizer.set_experimental_options({option: True})
         yield
     finally:
@@ -356,7 +354,7 @@ def graphs_as_traced() -> Iterator[None]:
 
 
 def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
-    """The largest difference beside the largest value at its point; infinite where a value is missing."""
+    """The largest difference relative to the largest value at its point; infinite where a value is missing."""
     worst = 0.0 if len(ones) == len(others) else np.inf
     for one, other in zip(ones, others, strict=False):
         if one is None or other is None:
@@ -369,6 +367,6 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
 
 
 def as_array(tensor: Any) -> Array:
-    """A tensor, or what stands for one, as an array."""
-    # Where it can, without a copy: new memory costs more to touch than to fill.
+    """Return a tensor, or an array-like, as an array."""
+    # Without a copy if possible: new memory costs more to touch than to fill.
     return np.asarray(tensor.numpy() if tf.is_tensor(tensor) and tensor.dtype == tf.bfloat16 else tensor)

@@ -1,4 +1,4 @@
-"""One call of somebody's function, its operations looked at: what it takes, and how coarse its arithmetic is."""
+"""One observed call of the user's function: the time it takes, and how coarse its arithmetic is."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from gradcheck.typing import Array
 FLOAT64 = ROUNDOFF["float64"]
 
 BESIDE = 2.0**-6
-"""How far beside the point, relatively, the values are compared as well."""
+"""Relative offset of the second point at which the values are compared."""
 
 
 @dataclass(frozen=True)
 class ObservedCall:
     """A call of a function at its point: the coordinates `value` (m,) of the results, the processor time in seconds,
-    and the unit roundoff of the coarsest arithmetic that what depends on the sources runs through, relevant or not.
+    and the unit roundoff of the coarsest arithmetic in anything that depends on the sources, relevant or not.
 
-    `draws`: an operation, not one inside of a function, drew random numbers from a state of its own, while TensorFlow
-    had no global seed. `drawn` is what such operations, and random generators, gave, in their order."""
+    `draws`: an operation outside of any function drew random numbers from a state of its own, while TensorFlow had no
+    global seed. `drawn`: the outputs of such operations, and of random generators, in order."""
 
     value: Array
     seconds: float
@@ -41,10 +41,10 @@ class ObservedCall:
 
 
 def observed_call(function: Function) -> ObservedCall:
-    """Call a function and look at its operations, those inside of functions included.
+    """Call a function and observe its operations, those inside of functions included.
 
-    What is coarser than float64 and comes of no source, such as a mask, counts only where it changes with them: code
-    outside of TensorFlow may have made it. A second call, beside the point, shows that.
+    A tensor coarser than float64 that does not come from a source, such as a mask, counts only if it changes with them:
+    code outside of TensorFlow may have made it. A second call, beside the point, shows that.
     """
     call = _Observation.of(function, function.point)
     roundoff = call.roundoff
@@ -54,13 +54,13 @@ def observed_call(function: Function) -> ObservedCall:
 
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
-    """Whether a call beside the point, where every coordinate is another one, makes the same tensors apart from it."""
+    """Whether a call beside the point, with every coordinate moved, makes the same tensors that depend on no source."""
     point = beside_everywhere(function)
     if not function.contains(point) or (point == function.point).any():
         return False
     try:
         others = _Observation.of(function, point).apart
-    except Exception:  # whatever it throws there, nothing is known
+    except Exception:  # whatever it raises there, nothing is known
         return False
     pairs = ((as_array(one), as_array(other)) for one, other in zip(tensors, others, strict=False))
     return len(tensors) == len(others) and all(np.array_equal(one, other) for one, other in pairs)
@@ -68,7 +68,7 @@ def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
 
 @dataclass
 class _Observation:
-    """One observed call: tensors that come of the sources, by their ids, and those in less than float64 that do not."""
+    """One observed call: ids of the tensors that depend on the sources, and coarse tensors that do not."""
 
     moved: set[int]
     apart: list[Any] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Observation:
 
     def _note(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if not all(isinstance(tensor, ops.EagerTensor) for tensor in (*inputs, *outputs)):
-            return  # a function is traced: its call follows
+            return  # a function is being traced: its call follows
         began = time.process_time()
         self.draws = self.draws or (context.global_seed() is None and draws_at_random(name))
         if advances_random_state(name):
@@ -112,11 +112,11 @@ class _Observation:
 
 
 def beside(function: Function) -> Array:
-    """A point a little beside that of the function, in no direction in particular."""
+    """A point a little beside the function's, in a random direction."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
     return function.rounded(function.point * (1 + BESIDE * signs))
 
 
 def beside_everywhere(function: Function) -> Array:
-    """The same, where zeros have moved, too."""
+    """The same, with zeros moved, too."""
     return np.where(function.point == 0, BESIDE, beside(function))

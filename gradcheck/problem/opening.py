@@ -1,4 +1,4 @@
-"""The first call of somebody's function: what it takes and returns, and what is refused."""
+"""The first call of the user's function: its inputs and results are recorded, or refused."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ DENSE = (
     (tf.RaggedTensor, "return y.to_tensor(), or y.flat_values"),
     (tf.IndexedSlices, "return tf.convert_to_tensor(y)"),
 )
-"""What is a tensor to TensorFlow, but has no array of its own, and how it gets one."""
+"""Composite tensors, which have no array of their own, and how to convert each."""
 
 
 class NotFiniteValueError(ValueError):
-    """The function is NaN or infinite at the inputs given."""
+    """The function is NaN or infinite at the given inputs."""
 
 
 def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
-    """Call `f` once and record what it takes and returns.
+    """Call `f` once and record its inputs and results.
 
-    Raises TypeError for an `f` that is not callable or returns something that is no floating tensor, ValueError for
-    inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself throws.
+    Raises TypeError for an `f` that is not callable or returns something other than floating tensors, ValueError for
+    inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself raises.
     """
     if not callable(f):
         raise TypeError(
@@ -47,7 +47,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
     given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
     try:
         result = f(*given)
-    except Exception as error:  # that of the function
+    except Exception as error:  # the function's own
         shapes = [
             f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
             for item in tf.nest.flatten(given)
@@ -63,7 +63,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
 
 
 def refuse_graph(name: str) -> None:
-    """Raise ValueError where a graph is being built, in which nothing has a value."""
+    """Raise ValueError while a graph is being built, in which nothing has a value."""
     if not tf.executing_eagerly():
         raise ValueError(
             f"a graph is being built (in a tf.function, or a tf.Graph), whose tensors have no values; call {name} "
@@ -72,7 +72,7 @@ def refuse_graph(name: str) -> None:
 
 
 def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: Exception) -> str:
-    """What to know about inputs of Python's own where `f` raised an error."""
+    """The advice on inputs that are Python values, for an error that `f` raised."""
     given, read = (
         [leaf for named in named_leaves(structure, ()) for _, leaf in named]
         for structure in (inputs, arguments.structure)
@@ -89,7 +89,7 @@ def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: Exception
 
 
 def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: Arguments) -> None:
-    """Raise ValueError where a list of variables holds none, and `f` uses some: their gradients would go unseen."""
+    """Raise ValueError if the list of variables is empty but `f` uses some: their gradients would go unchecked."""
     with tf.GradientTape() as tape:
         f(*given)
     inputs = {id(source.variable) for source in arguments.sources}

@@ -1,4 +1,4 @@
-"""What a comparison needs of a function: values for the estimates, and the derivatives to compare with them."""
+"""The interface of a function to a comparison: values for the estimates, and the derivatives under test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Problem(ABC):
     """A function of n coordinates with m output coordinates, at a point."""
 
     straight: bool = False
-    """The promise that the same operations run at all points, in no loop."""
+    """Promises that the same operations run at all points, in no loop."""
 
     @property
     @abstractmethod
@@ -28,7 +28,7 @@ class Problem(ABC):
 
     @property
     def parts(self) -> tuple[slice, ...]:
-        """Where the coordinates of each source lie; by default there is one source."""
+        """The slice of each source's coordinates; by default there is one source."""
         return (slice(0, self.point.size),)
 
     @cached_property
@@ -64,11 +64,11 @@ class Problem(ABC):
 
     @property
     def same_gradients(self) -> bool:
-        """Whether the derivatives of a float64 form are taken by the formulas of the problem that it is the form of."""
+        """Whether the derivatives of this float64 form use the same formulas as those of the problem itself."""
         return True
 
     def gaps(self, cotangents: Array, gradients: Array) -> Array | None:
-        """The rounding errors (l, n) of gradients in low precision, by the float64 form; None where it cannot tell."""
+        """The rounding errors (l, n) of gradients in low precision, by the float64 form; None without such a form."""
         form = self.in_float64
         if form is None or not form.same_gradients:
             return None
@@ -79,12 +79,12 @@ class Problem(ABC):
 
     @property
     def rounds_inside(self) -> bool:
-        """Whether a float64 form can be perturbed by units of the low precision that it is the form of."""
+        """Whether this float64 form can be perturbed by units of the problem's low precision."""
         return False
 
     @cached_property
     def terms(self) -> float:
-        """The largest magnitude that is known to go into a value: the scale of what may cancel."""
+        """The largest magnitude that is known to enter a value: the scale of possible cancellation."""
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
     def terms_of(self, cotangents: Array) -> Array:
@@ -92,9 +92,10 @@ class Problem(ABC):
         return np.asarray(self.terms * np.max(np.abs(cotangents), axis=1, initial=0.0))
 
     def directions(self, rng: np.random.Generator, count: int) -> Array:
-        """Random directions (count, n) of each coordinate's own magnitude, as `directions_at` draws them.
+        """Return random directions (count, n) of each coordinate's own magnitude, from `directions_at`.
 
-        The same array where a generator in the same state drew the first ones: second order begins with those of first.
+        A generator in the same state as at the first draw gets the same array: second order begins with those of first
+        order.
         """
         before = count, repr(rng.bit_generator.state)
         if before in self._drawn:
@@ -111,32 +112,32 @@ class Problem(ABC):
 
     @property
     def smooth(self) -> bool:
-        """The promise that there is no kink at the point, so that none is looked for."""
+        """Promises that there is no kink at the point, so that none is looked for."""
         return False
 
     @property
     def batched(self) -> bool:
-        """Whether values at many points cost about as much as at a few, so that no first look with few pays."""
+        """Whether values at many points cost about as much as at a few, so that a first look with few does not pay."""
         return False
 
     def perturbed(self, draw: int) -> Problem:
-        """The same function with its inner values perturbed at random; itself where they are out of reach.
+        """Return the same function with its inner values perturbed at random; itself where they are out of reach.
 
         Random-rounding perturbation (CESTAC; Vignes 1993): each value moves by a unit in the last place, up or down.
         """
         return self
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The largest `steps` (k,) along directions (k, n), smaller where an input would violate its constraint."""
+        """The largest `steps` (k,) along directions (k, n), reduced where an input would violate its constraint."""
         return steps
 
     def rounded(self, point: Array) -> Array:
-        """A point (n,) as the dtypes of the inputs can hold it."""
+        """A point (n,) rounded to the dtypes of the inputs."""
         return point
 
     @abstractmethod
     def values(self, points: Array | LinePoints) -> Array:
-        """The outputs (p, m) at points (p, n); NaN where there are none."""
+        """The outputs (p, m) at points (p, n); NaN where they are undefined."""
 
     @abstractmethod
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:

@@ -1,4 +1,4 @@
-"""How long blame may look: the processor time of the check that failed, so many times."""
+"""The time limit of the search for a cause: a multiple of the processor time of the check that failed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TIMES = 10
-"""Blame ends after so many times the time of the check."""
+"""The search ends after this many times the time of the check."""
 
 ENDLESS = float("inf")
-"""As many for a record of code that no check is behind."""
+"""The multiple for a record of code that no check is behind."""
 
 processor_seconds = time.process_time
 
 
 class TimeUpError(BaseException):
-    """Blame has taken all of its time; nothing that handles the exceptions of an operation is to take it for one."""
+    """The search has used all of its time; a BaseException, so that handlers of an operation's errors let it pass."""
 
 
 class BlameTime:
-    """The processor time of a check, which begins as this is made, and that of blame, which interrupts it.
+    """The processor time of a check, which begins now, and that of the search for a cause, which interrupts it.
 
-    Blame may take so many `times` the time of the check.
+    The search may take `times` the time of the check.
     """
 
     def __init__(self, times: float = TIMES) -> None:
@@ -32,7 +32,7 @@ class BlameTime:
 
     @contextmanager
     def blaming(self) -> Iterator[None]:
-        """What is done inside is blame's, not the check's."""
+        """Count the time of the block as the search's, not the check's."""
         self._asked = processor_seconds()
         try:
             yield
@@ -40,7 +40,7 @@ class BlameTime:
             self._before += processor_seconds() - self._asked
 
     def refuse_more(self) -> None:
-        """Raise TimeUpError where blame, which is under way, has taken all of its time."""
+        """Raise TimeUpError if the search that is under way has used all of its time."""
         check = self._asked - self._began - self._before
         if self._before + processor_seconds() - self._asked > self._times * check:
             raise TimeUpError

@@ -1,4 +1,4 @@
-"""Where a source of a derivative comes from, and what has to be done to move it alone."""
+"""The origin of a source of a derivative, and what has to be done to move it alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradcheck.tracing.record import (
 
 
 def call_source(record: CodeRecord, call: DerivativeCall, tensor: Any, name: str = "") -> CallSource:
-    """A source of a derivative, which may be a variable, a Keras variable or a tensor."""
+    """Return the CallSource of a source of a derivative: a variable, a Keras variable or a tensor."""
     of_kind = _variable_source if hasattr(tensor, "handle") else _tensor_source
     source = of_kind(record, call, tensor, name)
     return replace(source, kept=_kept(source))
@@ -40,7 +40,7 @@ def _tensor_source(record: CodeRecord, call: DerivativeCall, tensor: Any, name: 
 
 
 def _variable_source(record: CodeRecord, call: DerivativeCall, source: Any, name: str) -> CallSource:
-    """A derivative is that at the value which the code gave the variable last, before the tape was opened."""
+    """Return a variable as a source; the derivative is at the value last assigned before the tape was opened."""
     events, count = record.before(call), len(_before_opening(record, call))
     before = [one.number for one in _uses(events[:count], source) if one.variables_written]
     inside = [one.number for one in _uses(events[count:], source) if one.name == "AssignVariableOp"]
@@ -52,29 +52,30 @@ def _variable_source(record: CodeRecord, call: DerivativeCall, source: Any, name
 
 
 def _before_opening(record: CodeRecord, call: DerivativeCall) -> Sequence[RecordedEvent]:
-    """What happened before the tape of a derivative was opened first."""
+    """The events before the tape of a derivative was first opened."""
     events = record.before(call)
     changes = (at for at, event in enumerate(events) if isinstance(event, TapeChange) and event.tape == call.tape)
     return events[: next(changes, 0)]
 
 
 def _uses(events: Sequence[RecordedEvent], variable: Any) -> list[RecordedOperation]:
-    """The operations that work on a variable."""
+    """The operations on a variable."""
     operations = (event for event in events if isinstance(event, RecordedOperation) and event.inputs)
     return [one for one in operations if key(one.inputs[0]) == key(variable)]
 
 
 def _kept(source: CallSource) -> frozenset[int]:
-    """The numbers of the updates of other variables, before the tape is opened, by a value that depends on the source.
+    """The numbers of updates of other variables, before the tape is opened, by values that depend on the source.
 
-    Where the tape watches the source, or that value comes from another derivative, this is no part of what the tape is
-    asked for, as in the alternating steps of a GAN. Else it may be why the tape sees nothing of the source.
+    Where the tape watches the source, or such a value comes from another derivative, the dependence is no part of the
+    derivative of the tape, as in the alternating steps of a GAN. Otherwise it may be why the tape does not see the
+    source.
     """
     moved, watched = key(source.tensor), _watched(source)
     events = _before_opening(source.record, source.call)
     begin = max((e.number for e in events if isinstance(e, RecordedOperation) and e.number in source.sets), default=-1)
-    dependent = {moved: False}  # whether that is through a derivative
-    returning: list[bool] = []  # the same of the values that Python read, and may give back
+    dependent = {moved: False}  # whether the path goes through a derivative
+    returning: list[bool] = []  # the same for values that Python read, and may feed back
     kept = set()
     for event in events:
         if isinstance(event, HostRead) and key(event.tensor) in dependent:
@@ -95,6 +96,6 @@ def _kept(source: CallSource) -> frozenset[int]:
 
 
 def _watched(source: CallSource) -> bool:
-    """Whether the tape watched the source when it was asked for the derivative."""
+    """Whether the tape watched the source when the derivative was taken."""
     watches = (event for event in source.record.before(source.call) if isinstance(event, WatchEvent))
     return any(one.tape == source.call.tape and key(one.tensor) == key(source.tensor) for one in watches)

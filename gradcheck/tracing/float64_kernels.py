@@ -1,7 +1,7 @@
 """The kernels that TensorFlow has in single precision only, as the same functions in float64.
 
-Each takes the traced operation and its inputs, the floating ones in float64, and gives the operation's outputs; None
-for outputs that only its own gradient reads. What is not supported raises NotImplementedError.
+Each takes the traced operation and its inputs, floating ones in float64, and returns the operation's outputs, with None
+for outputs that only its own gradient reads. Raises NotImplementedError for unsupported cases.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 LARGEST = 2**24
-"""A linear kernel's matrix has at most so many elements."""
+"""The largest number of elements in the matrix of a linear kernel."""
 
 
 def _channels_last(op: Any) -> None:
@@ -22,7 +22,7 @@ def _channels_last(op: Any) -> None:
 
 
 def _single_pixels(op: Any, images: Any) -> tuple[list[int], Any]:
-    """The sizes of images (batch, …, channels), and as many images of one channel that are one at a single pixel."""
+    """The sizes of images (batch, …, channels), and one image of one channel per pixel, in which that pixel is one."""
     sizes = images.shape[1:-1].as_list()
     if None in sizes or int(np.prod(sizes)) ** 2 > LARGEST:
         raise NotImplementedError(f"{op.type} of images of {sizes}")
@@ -31,7 +31,7 @@ def _single_pixels(op: Any, images: Any) -> tuple[list[int], Any]:
 
 
 def linear(op: Any, inputs: list[Any]) -> list[Any]:
-    """A kernel that combines the pixels of images, by what it makes of each single pixel."""
+    """Kernels that are linear in the pixels of images, from their results for each single pixel."""
     images, *rest = inputs
     sizes, single = _single_pixels(op, images)
     names = [argument.name for argument in op.op_def.input_arg]
@@ -43,7 +43,7 @@ def linear(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def cropped(op: Any, inputs: list[Any]) -> list[Any]:
-    """CropAndResize, which is linear in the images; what lies outside of them has a value of its own."""
+    """CropAndResize, which is linear in the images; pixels outside have a value of their own."""
     images, boxes, indices, size = inputs
     sizes, single = _single_pixels(op, images)
     count, crops = single.shape[0], tf.shape(boxes)[0]
@@ -63,7 +63,7 @@ def cropped(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def normalized(op: Any, inputs: list[Any]) -> list[Any]:
-    """FusedBatchNorm, in all versions: the batch is normalized with its biased variance, the unbiased one is kept."""
+    """FusedBatchNorm, all versions: normalizes the batch with its biased variance, and returns the unbiased one."""
     _channels_last(op)
     x, scale, offset, mean, variance = inputs
     kept = [mean, variance]
@@ -80,7 +80,7 @@ def normalized(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def response_normalized(op: Any, inputs: list[Any]) -> list[Any]:
-    """LRN: divided by a power of the sum of squares over the neighbouring channels."""
+    """LRN: x divided by a power of the sum of squares over the neighbouring channels."""
     (x,) = inputs
     radius = min(op.get_attr("depth_radius"), x.shape[-1] - 1)
     near = tf.linalg.band_part(tf.ones([x.shape[-1]] * 2, tf.float64), radius, radius)
@@ -89,7 +89,7 @@ def response_normalized(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def pooled(op: Any, inputs: list[Any]) -> list[Any]:
-    """AvgPool3D and MaxPool3D: over planes, then across them, since windows are boxes."""
+    """AvgPool3D and MaxPool3D: pooled within planes, then across them, since windows are boxes."""
     _channels_last(op)
     (x,) = inputs
     pool = tf.nn.avg_pool2d if op.type == "AvgPool3D" else tf.nn.max_pool2d
@@ -102,7 +102,7 @@ def pooled(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def lstm(op: Any, inputs: list[Any]) -> list[Any]:
-    """BlockLSTM and BlockLSTMV2, which differ in the order of their gates: all steps of a layer."""
+    """BlockLSTM and BlockLSTMV2, all steps of a layer; they differ in the order of their gates."""
     length, x, state, h, w, *peepholes, b = inputs
     order, bias = ("ifgo", 0.0) if op.type == "BlockLSTMV2" else ("igfo", op.get_attr("forget_bias"))
     into_i, into_f, into_o = peepholes if op.get_attr("use_peephole") else [tf.zeros([], tf.float64)] * 3
@@ -133,4 +133,4 @@ IN_FLOAT64: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
     **dict.fromkeys(("AvgPool3D", "MaxPool3D"), pooled),
     "SparseMatMul": multiplied,
 }
-"""By the operation's type."""
+"""The float64 forms by operation type."""

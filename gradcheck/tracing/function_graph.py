@@ -1,4 +1,4 @@
-"""A traced function that has no Python code here, such as one of a saved model, run operation by operation."""
+"""Run a traced function without Python code, such as one of a saved model, operation by operation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gradcheck.tracing.single_operation import run_alone
 
 
 class Inside(Protocol):
-    """Takes note that what runs in its block is this node of a graph, in words."""
+    """Notes that the block runs this node of a graph, described in words."""
 
     def __call__(self, node: str, /) -> AbstractContextManager[None]: ...
 
 
 def walkable(graph: Any) -> bool:
-    """Whether every operation of a graph, and of those that it calls, can run by itself."""
+    """Whether every operation of a graph, and of the graphs that it calls, can run by itself."""
     return all(
         all(map(walkable, _called(op))) if _called(op) else op.type in GIVEN or _simple(op)
         for op in graph.get_operations()
@@ -30,27 +30,27 @@ def walkable(graph: Any) -> bool:
 
 
 def _simple(op: Any) -> bool:
-    """Whether it is an operation of TensorFlow's that calls no function."""
+    """Whether it is an operation of TensorFlow that calls no function."""
     definition = op_def_registry.get(op.type)
     return definition is not None and not any("func" in one.type for one in definition.attr)
 
 
 class EagerGraph:
-    """Runs a graph eagerly on tensors in the places of its inputs; `inside` is told of each operation."""
+    """Runs a graph eagerly on tensors in place of its inputs; `inside` gets the name of each operation."""
 
     def __init__(self, graph: Any, inside: Inside) -> None:
         self.graph, self._inside = graph, inside
 
     def outputs(self, inputs: Sequence[Any], count: int | None = None) -> list[Any]:
-        """The outputs, or the first of them, for tensors and handles of variables. Raises what the operations raise."""
+        """Return the outputs, or the first `count`, for tensors and variables' handles. Raises what operations raise."""
         known = {tensor.ref(): value for tensor, value in zip(self.graph.inputs, inputs, strict=True)}
         return self._values(self.graph.outputs[:count], known, self.graph.control_outputs)
 
     def structured_outputs(self, inputs: Sequence[Any]) -> Any:
-        """The same in the structure in which the function returns them."""
+        """Return the outputs in the structure that the function returns."""
         structured = self.graph.structured_outputs
         leaves = tf.nest.flatten(structured, expand_composites=True)
-        # Behind what is returned come tensors for its gradient.
+        # The returned tensors are followed by tensors for the gradient.
         values = iter(self.outputs(inputs, sum(leaf is not None for leaf in leaves)))
         return tf.nest.pack_sequence_as(
             structured, [None if leaf is None else next(values) for leaf in leaves], expand_composites=True
@@ -82,10 +82,10 @@ class EagerGraph:
         return EagerGraph(_function(op, attribute), self._inside).outputs(inputs, len(op.outputs) or None)
 
     def _custom(self, op: Any, known: dict[Any, Any]) -> list[Any]:
-        """What a function under tf.custom_gradient gave: its results come first among the inputs, then its arguments.
+        """Run a function under tf.custom_gradient, whose operation takes its results first, then its arguments.
 
-        That function is the part of the graph between them; its gradient is the one that the graph brings along, and
-        that has None for the results.
+        The function is the part of the graph between the two; its gradient is the one in the graph, which is None for
+        the results.
         """
         placeholders, gradients, captured = _backward(op)
         count = next((number for number, one in enumerate(gradients) if one is not None), len(gradients))
@@ -114,13 +114,13 @@ class EagerGraph:
 
 
 OF_GRAPH = "a custom gradient of the saved function"
-"""The name of a function under tf.custom_gradient of which only a graph is there."""
+"""The name of a function under tf.custom_gradient that exists only as a graph."""
 
 
 def _backward(op: Any) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:
-    """Placeholders for the cotangents of an operation, the gradients (or None) of its inputs, in its graph.
+    """Return placeholders for the cotangents of an operation, and the gradients (or None) of its inputs, in its graph.
 
-    Also the pairs of tensors of the graph that the gradient captured from a copy of it, with what stands for them.
+    The third value pairs tensors of the graph that the gradient captured from a copy of it with their placeholders.
     """
     graph, before = op.graph, {id(inner) for _, inner in op.graph.captures}
     cotangents, gradients = gradient_in_graph(op)
@@ -131,7 +131,7 @@ def _backward(op: Any) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:
 
 
 def _counterpart(graph: Any, tensor: Any) -> Any:
-    """The tensor of a graph that is this one of a copy of it."""
+    """The tensor of a graph that corresponds to this one of a copy of it."""
     for own, other in zip(graph.inputs, tensor.graph.inputs, strict=False):
         if other is tensor:
             return own

@@ -1,7 +1,7 @@
-"""The functions of TensorFlow, most of them private, that are replaced for a while to see what other code does.
+"""The functions of TensorFlow, most of them private, that are replaced temporarily to observe other code.
 
-Each is a `Hook`: the object that has it, and its name. tests/unit/tracing/test_hooks.py shows for each of them that the
-installed TensorFlow still calls it.
+Each is a `Hook`: an object and the name of its attribute. tests/unit/tracing/test_hooks.py checks that the installed
+TensorFlow still calls each of them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Hook: TypeAlias = tuple[Any, str]
 # Operations
 
 FAST_EXECUTION: Hook = (pywrap_tfe, "TFE_Py_FastPathExecute")
-"""Runs an eager operation as its Python function does: context, name, label, inputs and attributes."""
+"""Executes an eager operation like its Python function: context, name, label, inputs and attributes."""
 EXECUTION: Hook = (execute, "execute")
-"""Runs an eager operation where the fast path is refused, and calls the graph of a function."""
+"""Executes an eager operation where the fast path is refused, and calls the graph of a function."""
 KERNEL: Hook = (pywrap_tfe, "TFE_Py_Execute")
-"""Runs an eager operation for `execute`: handle, device, name, inputs, attributes, number of outputs."""
+"""Executes an eager operation for `execute`: handle, device, name, inputs, attributes, number of outputs."""
 CONSTANT: Hook = (constant_op, "convert_to_eager_tensor")
-"""Makes a tensor of a value of Python or NumPy."""
+"""Converts a Python or NumPy value to a tensor."""
 GRAPH_OPERATION: Hook = (op_def_library, "_apply_op_helper")
 """Adds an operation to a graph."""
 RANDOM_OPERATIONS = {
@@ -46,12 +46,12 @@ RANDOM_OPERATIONS = {
         *("multinomial", "random_shuffle"),
     )
 }
-"""Make random operations with a state of their own, which is begun by two seeds."""
+"""Create random operations with a state of their own, seeded by two seeds."""
 HOST_READS: dict[str, Hook] = {
     name: (ops._EagerTensorBase, name)
     for name in ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
 }
-"""The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
+"""The methods by which Python reads a tensor's value; NumPy uses none of them in np.exp(x) and np.array(x)."""
 
 # Tapes and gradients
 
@@ -63,7 +63,7 @@ TAPE_ENTER: Hook = (tf.GradientTape, "__enter__")
 DERIVATIVES: dict[str, Hook] = {name: (tf.GradientTape, name) for name in ("gradient", "jacobian", "batch_jacobian")}
 """The methods of a tape that take a derivative."""
 GRADIENT_LOOKUP: Hook = (type(ops.gradient_registry), "lookup")
-"""Looks up the gradient function of an operation, and a shape function in another registry of the same class."""
+"""Looks up the gradient function of an operation; other registries of the class look up shape functions."""
 GRADIENT_DEFINITION: Hook = (record, "record_operation")
 """Gives the outputs of Python code a gradient function, as tf.custom_gradient does."""
 CUSTOM_GRADIENT: Hook = (custom_gradient, "_eager_mode_decorator")
@@ -89,7 +89,7 @@ QUEUE_CALLS: tuple[Hook, ...] = tuple(
 FILE_WRITE: Hook = (file_io.FileIO, "_prewrite_check")
 RECORD_WRITE: Hook = (TFRecordWriter, "__init__")
 SUMMARY_DECISION: Hook = (summary_ops_v2, "_should_record_summaries_internal")
-"""Says whether summaries are recorded, eagerly and when a function is traced."""
+"""Decides whether summaries are recorded, eagerly and when a function is traced."""
 SUMMARY_EVENT: Hook = (EventFileWriter, "add_event")
 
 Wrapper = Callable[..., Any]
@@ -127,14 +127,14 @@ def _wrapped(original: Callable[..., Any], wrapper: Wrapper) -> Callable[..., An
 
 
 EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
-"""The note on what `functions_run_eagerly` changes of a function that draws random numbers."""
+"""The note on how `functions_run_eagerly` changes a function that draws random numbers."""
 
 
 @contextmanager
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
     """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced."""
     before = tf.config.functions_run_eagerly()
-    try:  # around the change as well: Ctrl-C may come right behind it
+    try:  # includes the change: Ctrl-C may come right after it
         tf.config.run_functions_eagerly(eagerly)
         yield
     finally:
@@ -145,8 +145,8 @@ def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
 def as_written(function: Any) -> Iterator[None]:
     """Let a tf.function that is a method run its author's code in the block.
 
-    Once it was traced, TensorFlow has AutoGraph's conversion in place of that, which has no lines of its author's, and
-    runs it eagerly, too (`class_method_to_instance_method` in TensorFlow's polymorphic_function.py).
+    After tracing, TensorFlow replaces that code by AutoGraph's conversion, which has none of its author's lines, even
+    when it runs eagerly (`class_method_to_instance_method` in TensorFlow's polymorphic_function.py).
     """
     method = function._python_function
     written, converted = (getattr(method, name, None) for name in ("__original_wrapped__", "__wrapped__"))
@@ -162,7 +162,7 @@ def as_written(function: Any) -> Iterator[None]:
 
 @contextmanager
 def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
-    """Let `hook(operation, function)` say what is found for a lookup in TensorFlow's gradient registry in the block."""
+    """Let `hook(operation, function)` replace the results of lookups in TensorFlow's gradient registry in the block."""
 
     def looked_up(original: Callable[..., Any], registry: Any, name: str | bytes) -> Any:
         found = original(registry, name)
@@ -176,12 +176,12 @@ def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
 SIGNATURES = {name: inspect.signature(getattr(*hook)) for name, hook in DERIVATIVES.items()}
 
 DerivativeHook = Callable[[Any, str, dict[str, Any], Callable[[], Any]], Any]
-"""Takes a tape, the method that was called, the arguments by name, and what computes the result; returns the result."""
+"""Takes a tape, the called method, the arguments by name, and a callable for the result; returns the result."""
 
 
 @contextmanager
 def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
-    """Let the hook stand in for the methods by which tapes take derivatives inside the block."""
+    """Let the hook replace the methods by which tapes take derivatives inside the block."""
 
     def standing_in(name: str) -> Wrapper:
         def wrapper(original: Any, tape: Any, *args: Any, **kwargs: Any) -> Any:
@@ -199,7 +199,7 @@ def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
 
 
 def py_function_as_it_is(original: Any, **call: Any) -> Any:
-    """Call the function of an eager tf.py_function itself, whose operations are then seen, and differentiated twice."""
+    """Call the function of an eager tf.py_function directly: its operations are seen, and differentiated twice."""
     types = call["Tout"]
     if not (call.get("use_eager_py_func") and tf.executing_eagerly() and types) or call.get("is_grad_func"):
         return original(**call)

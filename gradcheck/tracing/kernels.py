@@ -1,7 +1,7 @@
-"""Facts about TensorFlow's kernels, by their names: the only place of the library that lists them.
+"""Facts about TensorFlow's kernels, by name: the only place in the library that lists them.
 
-Operations of the hunt's catalogue have their facts beside them; `float64_kernels` has the float64 forms of kernels in
-single precision, `diagnosis.not_finite_remedies` what to write instead of one that gives NaN or infinity.
+The operations of the hunt's catalogue have their facts beside them; `float64_kernels` has the float64 forms of kernels
+in single precision, `diagnosis.not_finite_remedies` the replacements of kernels that give NaN or infinity.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 CONSTANTS = frozenset(("Const", "_EagerConst"))
 SHAPES = frozenset(("Rank", "Shape", "ShapeN", "Size"))
-"""Kernels that depend on no more than the shapes of their inputs, which are the same at all points."""
+"""Kernels that depend only on the shapes of their inputs, which are the same at all points."""
 OF_SHAPES = SHAPES | {"VariableShape", "ZerosLike", "OnesLike", "TensorListLength"}
 """Kernels whose outputs do not depend on the values of their inputs."""
 
 ROUNDING = frozenset(("Floor", "Ceil", "Round", "Rint"))
-"""Kernels that give whole numbers, and are constant but for jumps."""
+"""Kernels with integral results, which are piecewise constant."""
 STEPS = ROUNDING | {"Sign"}
-"""Kernels that are constant but for jumps, of those that have a derivative or look as if they had one."""
+"""Piecewise constant kernels, among those that have a derivative or look as if they had one."""
 
 SELECTING = frozenset(
     (
@@ -25,14 +25,14 @@ SELECTING = frozenset(
         *("TensorScatterMax", "TensorScatterMin"),
     )
 )
-"""Kernels whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
-What they select has lost no digits."""
+"""Kernels whose gradient looks up the output among the inputs, and would be 0 or NaN for a perturbed output. The
+elements that they select have lost no digits."""
 WHERE = frozenset(("Select", "SelectV2"))
-"""Kernels that take each element of one of two tensors."""
+"""Kernels that take each element from one of two tensors."""
 MOVING = frozenset(
     ("StridedSlice", "Slice", "GatherV2", "GatherNd", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Identity")
 )
-"""Kernels that choose and move elements."""
+"""Kernels that select and move elements."""
 
 # Rounding
 
@@ -45,35 +45,35 @@ EXACT = frozenset().union(
     ("Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split", "SplitV", "Pad", "PadV2"),
     ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg"),
 )
-"""Kernels that round nothing: perturbed, they would break ties that no rounding breaks."""
+"""Kernels without rounding: perturbing them would break ties that no rounding breaks."""
 OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
-"""Kernels whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element."""
+"""Kernels whose gradient subtracts a sum over the row from each element: it is as accurate as the row, not each one."""
 DECOMPOSING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
-"""Decompositions whose factors are discontinuous where eigenvalues or singular values are equal: a perturbed matrix has
-other ones. Their gradients solve with the factors; an error that comes of a singular factor is no rounding error."""
+"""Decompositions whose factors are discontinuous where eigenvalues or singular values coincide: a perturbed matrix has
+other factors. Their gradients solve with the factors; an error caused by a singular factor is no rounding error."""
 NORMWISE = DECOMPOSING.union(
     ("MatrixInverse", "MatrixSolve", "MatrixSquareRoot"),
     ("MatrixDeterminant", "LogMatrixDeterminant", "Cholesky"),
 )
-"""Kernels that give the exact result for a matrix beside the given one, by units of its largest element.
+"""Kernels that return the exact result for a matrix within units of its largest element of the given one.
 
 This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
 """
 ONE_TRIANGLE = frozenset(("Cholesky",))
-"""Kernels of a self-adjoint matrix, of which they read one triangle, and give a gradient for both."""
+"""Kernels of self-adjoint matrices that read one triangle, and return a gradient for both."""
 BITWISE = frozenset(("Bitcast", "NextAfter", "DecodeRaw", "AsString"))
-"""Kernels whose result depends on how a number is represented."""
+"""Kernels whose result depends on the representation of a number."""
 OF_INTEGERS = frozenset(("Cast",))
-"""Kernels that may make a floating value that is not finite of numbers that are not floating."""
+"""Kernels that may make a floating value that is not finite from values that are not floating."""
 
 # Gradients
 
 STOPPING = frozenset(("StopGradient", "PreventGradient"))
-"""Kernels that send no gradient back, and pass small moves on."""
+"""Kernels that stop the gradient, but pass values on."""
 GRADIENT_NONE = ROUNDING.union(("FloorDiv", "TruncateDiv"), ("ArgMax", "ArgMin"))
 """Kernels whose registered gradient is None."""
 GRADIENT_ZERO = ROUNDING.union(STOPPING, CONSTANTS, ("FloorDiv", "TruncateDiv"), ("ZerosLike", "OnesLike"))
-"""Kernels that have no gradient because it is zero, or because it is to be stopped."""
+"""Kernels that have no gradient because it is zero, or meant to be stopped."""
 RIGHT_GRADIENT = frozenset(
     (
         *("Const", "Identity", "IdentityN", "Cast", "Reshape", "ExpandDims", "Squeeze", "Transpose", "StridedSlice"),
@@ -82,7 +82,7 @@ RIGHT_GRADIENT = frozenset(
         *("Sum", "Max", "Softmax", "Equal", "NotEqual", "LogicalAnd", "FloorMod", "BroadcastTo", "Sin"),
     )
 )
-"""Kernels whose gradient is right, where an operation runs them beside the one that a known defect is about."""
+"""Kernels with a correct gradient, where an operation runs them beside the one of a known defect."""
 
 # Control flow and state
 
@@ -93,20 +93,20 @@ BRANCHES = {
     **dict.fromkeys(CONDITIONALS, ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
-"""Kernels that run one of several functions, with the attributes that hold these."""
+"""Kernels that run one of several functions, and the attributes that hold these."""
 GIVEN = frozenset(("Placeholder", "NoOp"))
 """Nodes of a graph that compute nothing."""
 HARMLESS_STATE = frozenset(("StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"))
-"""Kernels that TensorFlow calls stateful and that change nothing, but for the functions that they call."""
+"""Kernels that TensorFlow calls stateful but that change nothing, except through the functions that they call."""
 READING_VALUES = frozenset(("ReadVariableOp", "ResourceGather"))
-"""Kernels that give a variable's value, or rows of it."""
+"""Kernels that return a variable's value, or rows of it."""
 READING = READING_VALUES.union(("ResourceGatherNd", "VariableShape"))
-"""Kernels that take a variable's handle beside other inputs, or alone, and leave its value alone."""
+"""Kernels that take a variable's handle, alone or with other inputs, and do not change its value."""
 ASSIGNING = frozenset(("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"))
 UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
-"""Beginnings of the names of kernels that give variables another value."""
+"""Prefixes of the names of kernels that give variables another value."""
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
-"""Beginnings of the names of kernels that keep what they are given."""
+"""Prefixes of the names of kernels that store their inputs."""
 
 # Python, files and tables
 

@@ -1,4 +1,4 @@
-"""Random-rounding perturbation (CESTAC): a derivative computed again with its intermediate values an ulp up or down.
+"""Random-rounding perturbation (CESTAC): a derivative recomputed with its intermediate values one ulp up or down.
 
 Digits that change are rounding error: J. Vignes, "A stochastic arithmetic for reliable scientific computation",
 Mathematics and Computers in Simulation 35 (1993).
@@ -26,17 +26,17 @@ UNIT = 2 * ROUNDOFF["float64"]
 
 
 PATTERNS, KEPT = 64, 1024
-"""So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
+"""Number of random patterns of ups and downs per length; patterns of up to KEPT elements are cached."""
 
 
 def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> Any:
-    """A tensor whose elements are at random one `unit` larger or smaller, relatively; by default one in the last place.
+    """Move each element of a tensor at random by one relative `unit` up or down; by default one in the last place.
 
-    So are rows of one that are given as IndexedSlices. Others than floating ones stay.
+    Handles the values of IndexedSlices, too. Tensors that are not floating stay unchanged.
     """
-    if isinstance(value, tf.IndexedSlices):  # which no tape knows
+    if isinstance(value, tf.IndexedSlices):  # not known to tapes
         return tf.IndexedSlices(perturbed(value.values, generator, unit), value.indices, value.dense_shape)
-    # tf.is_tensor takes long to say that None is none, and a second derivative is perturbed hundreds of times.
+    # tf.is_tensor is slow to reject None, and a second derivative is perturbed hundreds of times.
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
     unit = unit or _unit(value)
@@ -48,13 +48,13 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> 
 
 
 def _as_rounding(value: Any, moved: Any) -> Any:
-    # A rounding has slope 1. A recorded product would be an operation to differentiate, and to perturb, once more.
+    # Rounding has slope 1. A recorded product would be one more operation to differentiate, and to perturb.
     record.record_operation("Identity", [moved], [value], lambda cotangent: [cotangent])
     return moved
 
 
 def shaken(matrices: Any, generator: np.random.Generator) -> Any:
-    """Matrices whose elements are at random larger or smaller by a unit in the last place of each one's largest."""
+    """Move each element of matrices at random by a unit in the last place of the matrix's largest element."""
     with record.stop_recording():
         largest = tf.reduce_max(tf.abs(matrices), axis=(-2, -1), keepdims=True)
         signs = generator.choice([-1.0, 1.0], size=matrices.shape[-2:])
@@ -64,7 +64,7 @@ def shaken(matrices: Any, generator: np.random.Generator) -> Any:
 
 @lru_cache(maxsize=1024)
 def _factors(dtype: tf.DType, unit: float, shape: tuple[int, ...], pattern: int) -> Any:
-    """One of the `PATTERNS` of factors of a last dimension: to make it takes longer than to multiply by it."""
+    """Return one of the `PATTERNS` of factors of a last dimension; making it takes longer than multiplying by it."""
     either = np.array([1 - unit, 1 + unit], dtype.as_numpy_dtype)
     with tf.init_scope():  # it outlives a graph that is being built
         return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
@@ -74,7 +74,7 @@ _active: list[int | None] = []
 
 
 def perturbing() -> bool:
-    """Whether gradient functions are perturbed at the moment, which a graph that was traced before does not show."""
+    """Whether gradient functions are being perturbed, which a graph that was traced before does not show."""
     return bool(_active)
 
 
@@ -91,9 +91,9 @@ def _marked(seed: int | None) -> Iterator[None]:
 def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_tensor) -> Iterator[None]:
     """Perturb the operands and the results of every gradient function that runs in the block.
 
-    A gradient that is written in its operation's output, such as y * (1 - y), has lost the digits that y has lost,
-    which perturbed inputs do not show: that is asked for of `outputs` of which this holds. Terms of a sum that cancel
-    leave the rounding of each. Functions that are traced meanwhile are left alone: they would keep the perturbation.
+    A gradient in terms of its operation's output, such as y * (1 - y), has lost the digits that y has lost, which
+    perturbed inputs do not show: `outputs(tensor)` selects the outputs that are perturbed. Cancelling terms of a sum
+    leave the rounding of each. Functions that are being traced are left alone: they would keep the perturbation.
     """
     generator = np.random.default_rng(seed)
 
@@ -114,9 +114,9 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
 def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = ()) -> Iterator[None]:
     """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
 
-    So are the matrices of `NORMWISE` kernels. What a tf.function computes is reached, too, since its Python code runs.
-    Operations on constants round alike at all points: once `computed_from` named tensors, only what depends on them
-    is perturbed. Choices are those of an unperturbed run, as `choices_of` has them: another branch is no rounding.
+    The matrices of `NORMWISE` kernels are perturbed, too. The inside of a tf.function is reached, since its Python code
+    runs. Operations on constants round alike at all points: once `computed_from` has named tensors, only what depends
+    on them is perturbed. `choices` are those of an unperturbed run, from `choices_of`: another branch is no rounding.
     """
     generator, kept = np.random.default_rng(seed), iter(choices)
 
@@ -135,7 +135,7 @@ def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = 
 
 
 def choices_of(run: Callable[[], Any]) -> list[Any]:
-    """The results of comparisons and the like of what depends on the inputs, in the order of a run of eager code."""
+    """Return the results, in order, of comparisons and the like that depend on the inputs, in an eager run."""
     made: list[Any] = []
 
     def noted(name: str, inputs: Iterable[Any], results: Any) -> Any:
@@ -152,7 +152,7 @@ def _any_floating(inputs: Iterable[Any]) -> bool:
 
 
 def _chooses(name: str, results: Any) -> bool:
-    """Whether an operation on floating numbers gives steps, or whole or logical numbers."""
+    """Whether an operation on floating numbers has piecewise constant, integral or boolean results."""
     return name in STEPS or not any(one.dtype.is_floating or one.dtype.is_complex for one in tf.nest.flatten(results))
 
 
@@ -174,16 +174,17 @@ def _matrices_left_alone() -> Iterator[None]:
 
 @contextmanager
 def perturbed_matrices(seed: int) -> Iterator[None]:
-    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, those of gradients too, and no more.
+    """Perturb the matrices of `NORMWISE` kernels that run eagerly in the block, also in gradients, and nothing else.
 
-    Functions run as they do else, which derivatives under test may depend on; and where factors may split, they stay.
+    Functions run as usual, which derivatives under test may depend on. Decompositions that may split are left
+    unchanged.
     """
     with _calls_changed(seed, lambda _name, _inputs, results: results, set(), factors_stay=True):
         yield
 
 
 _dependent: list[set[int]] = []
-"""The tensors that depend on those named by `computed_from`, by their ids, for each block that perturbs operations."""
+"""The ids of tensors that depend on those named by `computed_from`, for each block that perturbs operations."""
 
 
 @contextmanager
@@ -196,7 +197,7 @@ def _following() -> Iterator[set[int]]:
 
 
 def computed_from(tensors: Iterable[Any]) -> None:
-    """Take these tensors and variables for all that a perturbed function depends on."""
+    """Declare these tensors and variables to be all that a perturbed function depends on."""
     if _dependent:
         named = {(one.handle if hasattr(one, "handle") else one)._id for one in tensors}
         for known in _dependent:
@@ -204,7 +205,7 @@ def computed_from(tensors: Iterable[Any]) -> None:
 
 
 def _follow(known: set[int], flat: Sequence[Any], results: Any) -> None:
-    """Note that the results of an operation depend on what is known to, and the variables that it writes."""
+    """Note that the results of an operation, and the variables that it writes, depend on the known tensors."""
     written = [one for one in flat if one.dtype == tf.resource]
     known.update(one._id for one in (*tf.nest.flatten(results), *written) if isinstance(one, ops.EagerTensor))
 
@@ -248,7 +249,7 @@ def _calls_changed(
 
 
 def _splits(name: str, given: Sequence[Any]) -> bool:
-    """Whether an operation with these inputs and attributes gives `DECOMPOSING` factors, not singular values alone."""
+    """Whether an operation with these inputs and attributes returns `DECOMPOSING` factors, not only singular values."""
     if name not in DECOMPOSING:
         return False
     flags = [after for one, after in pairwise(given) if isinstance(one, str) and one in ("compute_uv", "compute_v")]

@@ -1,4 +1,4 @@
-"""What somebody's code did, in order: operations, values that Python read, tapes and the derivatives that they took."""
+"""The record of a run of the user's code, in order: operations, values read by Python, tapes and their derivatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradcheck.tracing.user_code import Line, Stack, at, place_of, quoted
 
 
 def key(tensor: Any) -> int:
-    """What tells a tensor, or a variable by its handle, from all others of a record."""
+    """Return what identifies a tensor, or a variable by its handle, within a record."""
     return id(handle) if (handle := getattr(tensor, "handle", None)) is not None else id(tensor)
 
 
@@ -30,13 +30,13 @@ class RecordedOperation:
     """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
 
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
-    gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
-    made it one, if any, and `began` how many events there were before that; `variables` are those whose values come
-    last among its inputs. `derivative` is the number of the derivative that was being taken. `library` is
-    the line of Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
-    `inside` says which node of a graph it is, where a function has no other code. `call` is the innermost call of a
-    public function that known defects are about. `stack` is what ran of the user's code, `codes` what ran of libraries
-    inside of its innermost line, the innermost first.
+    gradient of an operation that brings its own, `custom_gradient` the call under tf.custom_gradient that made it, if
+    any, and `began` the number of events before that call; `variables` are those whose values come last among its
+    inputs. `derivative` is the number of the derivative that was being taken. `library` is the line of Keras that ran
+    it for the line of the user's code, `layer` the name of the layer whose call did. `inside` names the node of a
+    graph, where a function has no other code. `call` is the innermost call of a public function that known defects are
+    about. `stack` is the user's code that was running, `codes` the library code inside its innermost line, both
+    innermost first.
     """
 
     number: int
@@ -73,13 +73,13 @@ class RecordedOperation:
 
     @property
     def within(self) -> str:
-        """The layer, the line of Keras and the node of a graph that it runs in, as far as it does."""
+        """The layer, the line of Keras and the node of a graph that it runs in, as far as known."""
         layer = "" if self.layer is None else f"layer {self.layer}"
         return ",".join(part for part in (layer, at(self.library), self.inside) if part).strip()
 
     @property
     def quoted(self) -> str:
-        """The code that runs it, as a sentence refers to it."""
+        """The code that runs it, as part of a sentence."""
         return f"{self.inside}," if self.inside else quoted(self.line)
 
     @property
@@ -95,7 +95,7 @@ class RecordedOperation:
         return self.states_written if self.name.startswith(UPDATES) else []
 
     def alone(self, *watched: Any) -> tf.GradientTape:
-        """A persistent tape that recorded this operation and nothing else, and watches these of its inputs."""
+        """Return a persistent tape that recorded only this operation, and watches these of its inputs."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(watched)
             if self.backward is not None:
@@ -105,12 +105,12 @@ class RecordedOperation:
         return tape
 
     def passes(self, output: Any, tensor: Any) -> bool:
-        """Whether a gradient of an output, taken alone, comes back to an input; True where that raises."""
+        """Whether a gradient of an output, taken alone, reaches an input; True where that raises."""
         pair = key(output), key(tensor)
         if pair not in self._passed:
             try:
                 self._passed[pair] = self.alone(tensor).gradient(output, tensor) is not None
-            except Exception:  # whatever a gradient raises when it is taken alone says nothing about the path
+            except Exception:  # an error of the gradient when taken alone says nothing about the path
                 self._passed[pair] = True
         return self._passed[pair]
 
@@ -121,10 +121,10 @@ class RecordedOperation:
 
 @dataclass(frozen=True)
 class RecordedPullback:
-    """The gradient of an operation was taken: its vector-Jacobian product, `parts`, for `cotangents` of its outputs.
+    """One call of a gradient function: its vector-Jacobian product, `parts`, for `cotangents` of the outputs.
 
-    Of its `inputs` and `outputs` those are None that the gradient does not read. `derivative` is the number of the
-    derivative that was being taken. There are no parts where it raised an `error`.
+    Those `inputs` and `outputs` that the gradient does not read are None. `derivative` is the number of the derivative
+    that was being taken. There are no parts where it raised an `error`.
     """
 
     name: str
@@ -156,7 +156,7 @@ class WatchEvent:
 
 @dataclass(frozen=True)
 class TapeChange:
-    """A tape began or ended to record, after so many `operations`: `change` is "opened", "closed" or "reset"."""
+    """A tape started or stopped recording, after this many `operations`: `change` is "opened", "closed" or "reset"."""
 
     tape: int
     change: str
@@ -167,12 +167,12 @@ class TapeChange:
 
 @dataclass(frozen=True)
 class DerivativeCall:
-    """A tape's gradient, jacobian or batch_jacobian was called.
+    """A call of a tape's gradient, jacobian or batch_jacobian.
 
-    `number` counts these calls, `position` the events and `operations` the operations of taking the derivative.
-    `targets` and `sources` are flat, and so are the `results` (one a source) in `result`; None where the call raised
-    `error`. `weights` are the output_gradients; `zeros` says that zeros were asked for instead of None. `expressions`
-    are the sources as they are written in the code, where that can be read.
+    `number` counts these calls, `position` is the number of events before it, `operations` the number of operations
+    that taking the derivative ran. `targets` and `sources` are flat, and so are the `results` (one per source) in
+    `result`; None where the call raised `error`. `weights` are the output_gradients; `zeros`: zeros were requested
+    instead of None. `expressions` are the sources as written in the code, where that can be read.
     """
 
     number: int
@@ -198,13 +198,13 @@ RecordedEvent = RecordedOperation | RecordedPullback | HostRead | WatchEvent | T
 class CodeRecord:
     """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
 
-    `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
-    tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `replicas` says
-    how many, of which strategy, ran in threads of their own, unseen, if any did. `accessed` is the state that it read
-    or used, as it was before, and `changed` what of it was another one after. `expressions` are what the code calls
-    tensors that were made before it ran, and variables, by their keys; `given_at_first` the derivatives and positions
-    of the sources that had a gradient when the code ran first, and have none now. `compared`, `wrong`, `causes` and
-    `cotangents` keep what came of looking at its operations, `time` how long that may take.
+    `covering` is a persistent tape that recorded and watched everything. `calls_functions`: a tf.function was called;
+    `variables` are those that were accessed, by the keys of their handles. `replicas` gives the number of replicas, and
+    their strategy, that ran unseen in threads of their own, if any. `accessed` is the state that was read or used, as
+    it was before, and `changed` the part that the run modified. `expressions` are the code's names of tensors from
+    before the run, and of variables, by their keys; `given_at_first` the derivatives and positions of sources that had
+    a gradient in the first run, and have none now. `compared`, `wrong`, `causes` and `cotangents` cache results about
+    its operations; `time` limits the search.
     """
 
     events: Sequence[RecordedEvent]
@@ -238,12 +238,12 @@ class CodeRecord:
 
     @cached_property
     def operations(self) -> list[RecordedOperation]:
-        """The operations alone, by their numbers."""
+        """The operations alone, indexed by number."""
         return [event for event in self.events if isinstance(event, RecordedOperation)]
 
     @property
     def with_gradients(self) -> frozenset[tuple[int, int]]:
-        """The derivatives, by their numbers, and positions of the sources in them that have a gradient."""
+        """The (derivative, source position) pairs that have a gradient."""
         return frozenset(
             (call.number, position)
             for call in self.derivatives
@@ -258,7 +258,7 @@ class CodeRecord:
 
     @property
     def held(self) -> ChangedState:
-        """What random code changed, other than the sources, on the way to the last derivative, and replays put back."""
+        """The state, other than sources, that random code changed before the last derivative; replays put it back."""
         if not (self.changed.generators or any(is_random(operation.name) for operation in self.operations)):
             return UNCHANGED
         last = self.derivatives[-1] if self.derivatives else None
@@ -270,7 +270,7 @@ class CodeRecord:
         )
 
     def ancestors(self, tensor: Any) -> list[RecordedOperation]:
-        """The operations that a tensor was computed by, in order."""
+        """The operations that computed a tensor, in order."""
         needed, found = {key(tensor)}, []
         for operation in reversed(self.operations):
             if any(key(output) in needed for output in operation.outputs):
@@ -279,22 +279,22 @@ class CodeRecord:
         return found[::-1]
 
     def before(self, call: DerivativeCall) -> Sequence[RecordedEvent]:
-        """What happened before a derivative was asked for."""
+        """The events before a derivative was taken."""
         return self.events[: call.position]
 
 
 @dataclass(frozen=True, eq=False)
 class CallSource:
-    """A source of a derivative by its name, and where it comes from.
+    """A source of a derivative, with its name and origin.
 
-    That is an input by its position, a variable, an operation's `output` (operation, position), or before the code ran.
-    `value` is its value, or, of a variable of which only rows were read since it was updated, one from before: it gives
-    the moves their size.
+    The origin is an input, by its position, a variable, an operation's `output` (operation, position), or from before
+    the run. `value` is its value, or, for a variable of which only rows were read since its update, an earlier one: it
+    sets the size of the moves.
 
-    A variable is moved at the start, unless the code sets it before the tape is opened; and again after each of the
-    operations `sets`, by their numbers, that set it to the same value although it was moved. The operations `kept`
-    update other variables, before the tape is opened, by a value that depends on the source: they write what they
-    wrote, although it was moved.
+    A variable is moved at the start, unless the code sets it before the tape is opened, and again after each operation
+    in `sets` (by number) that sets it to the same value although it was moved. The operations `kept` update other
+    variables, before the tape is opened, by a value that depends on the source: they write what they wrote in the
+    record, although the source was moved.
     """
 
     record: CodeRecord
@@ -311,12 +311,12 @@ class CallSource:
 
     @property
     def captured(self) -> bool:
-        """Whether it is a tensor that was made before the code ran and did not come in as an input."""
+        """Whether it is a tensor from before the run that is not an input."""
         return self.input is None and self.variable is None and self.output is None
 
     @property
     def moved_by_operations(self) -> bool:
-        """Whether moving it needs every operation to be observed."""
+        """Whether moving it requires every operation to be observed."""
         return self.captured or self.output is not None or bool(self.sets) or bool(self.kept)
 
     @cached_property
@@ -326,10 +326,10 @@ class CallSource:
 
     @property
     def given(self) -> Any:
-        """The gradient that the call gave."""
+        """The gradient that the call returned."""
         return None if self.call.results is None else shaped(self.call.results[self.position], self.tensor)
 
     @property
     def dtype(self) -> tf.DType:
-        """That of its tensor."""
+        """The dtype of its tensor."""
         return tf.as_dtype(self.tensor.dtype)

@@ -1,4 +1,4 @@
-"""Runs somebody's code once and writes down what it did."""
+"""Run the user's code once and record what it does."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from gradcheck.tracing.user_code import (
 )
 
 FROM_NUMPY = "from NumPy"
-"""The attribute of a constant that says whether it was an array of NumPy."""
+"""The attribute of a constant that says whether it was a NumPy array."""
 
 
 def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
-    """Run `f(*inputs)` eagerly, under a tape that covers everything, and record it; `f` may throw.
+    """Run `f(*inputs)` eagerly, under a tape that covers everything, and record it; `f` may raise.
 
     Variables that it assigns, random generators and TensorFlow are put back.
     """
@@ -78,10 +78,11 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
 
 
 class CodeRecorder:
-    """Records the operations, host reads, tapes and derivatives of one thread; it stands in for TensorFlow's functions.
+    """Records the operations, host reads, tapes and derivatives of one thread, by replacing functions of TensorFlow.
 
     `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken. `replicas`
-    says how many, of which strategy, ran in other threads, unseen. `expressions` are those of a CodeRecord.
+    gives the number of replicas, and their strategy, that ran unseen in other threads. `expressions` are those of a
+    CodeRecord.
     """
 
     def __init__(self) -> None:
@@ -102,7 +103,7 @@ class CodeRecorder:
 
     @contextmanager
     def observing(self, *, operations: bool = True) -> Iterator[None]:
-        """Run tf.functions eagerly and observe tapes in the block, and with `operations` also these and host reads."""
+        """Run tf.functions eagerly and observe tapes in the block; with `operations`, these and host reads as well."""
         patches: list[tuple[Any, str, Wrapper]] = [
             (*hooks.TAPE_PUSH, self._changing("opened")),
             (*hooks.TAPE_POP, self._changing("closed")),
@@ -129,7 +130,7 @@ class CodeRecorder:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What gradcheck itself does is not recorded."""
+        """Record nothing of what gradcheck itself does in the block."""
         before, self._paused = self._paused, True
         try:
             yield
@@ -137,7 +138,7 @@ class CodeRecorder:
             self._paused = before
 
     def ignores(self) -> bool:
-        """Whether what happens is gradcheck's own doing, or another thread's, such as that of a replica."""
+        """Whether gradcheck itself is running, or another thread, such as a replica's."""
         other = threading.get_ident() != self._thread
         if other and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
@@ -149,7 +150,7 @@ class CodeRecorder:
         return running_frame()
 
     def call(self) -> LibraryCall | None:
-        """The innermost call of a public function under way that known defects are about."""
+        """The innermost running call of a public function that known defects are about."""
         with self.paused():
             return self._calls.innermost()
 
@@ -161,33 +162,33 @@ class CodeRecorder:
                 self._watch_covering(tensor)
 
     def _name(self, tensors: Sequence[Any]) -> None:
-        """Note what the line that is running calls those tensors that were made before."""
+        """Note the names that the running line gives to tensors from before the run."""
         new = (tensor for tensor in tensors if key(tensor) not in self._known and tensor.dtype.is_floating)
         self.expressions |= {key(tensor): expression_of(self.frame(), tensor) for tensor in new}
 
     def given(self, name: str, inputs: list[Any]) -> list[Any]:
-        """The inputs that an operation of this name gets instead of those that the code gave it."""
+        """Return the inputs that an operation of this name gets in place of those that the code gave it."""
         if not self.ignores():
             self._name(inputs)
             self.cover(inputs)
         return inputs
 
     def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
-        """The outputs that the code gets instead of those of an operation that ran, or of a constant ("Const")."""
+        """Return the outputs that the code gets in place of those of an operation, or of a constant ("Const")."""
         if not self.ignores():
             self.cover(outputs if name == "Const" else ())
             self._note_operation(name, inputs, outputs, attrs=attrs or ())
         return outputs
 
     def read(self, tensor: Any, method: str) -> Any:
-        """The tensor whose value Python gets, where it reads that of this one."""
+        """Return the tensor whose value Python gets when it reads this one."""
         if not self.ignores():
             self._name([tensor])
             self.events.append(HostRead(tensor, method, line_of(self.frame())))
         return tensor
 
     def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
-        """The result of a tape's gradient, jacobian or batch_jacobian; the last two count as one operation."""
+        """Take a tape's gradient, jacobian or batch_jacobian; the last two count as one operation."""
         if self.ignores() or self.derivative is not None:
             return compute()
         frame, position, operations = self.frame(), len(self.events), self.operations
@@ -203,7 +204,7 @@ class CodeRecorder:
             results = tuple(tf.nest.flatten(result))
             if method != "gradient":
                 self._note_operation(method, targets, [part for part in results if part is not None])
-        except Exception as raised:  # noted, and raised on
+        except Exception as raised:  # noted, and re-raised
             error = raised
             raise
         finally:
@@ -230,7 +231,7 @@ class CodeRecorder:
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:
-        """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
+        """Let TensorFlow trace a function for each Jacobian, without its warnings of that and of eager functions."""
         silent = patched((*hooks.RETRACING_WARNING, lambda original, *args, **kwargs: None))
         with self.paused(), functions_run_eagerly(False), silent:
             yield
@@ -255,7 +256,7 @@ class CodeRecorder:
         return len(self._tapes) - 1
 
     def _recording(self) -> frozenset[int]:
-        """The numbers of the tapes that record now."""
+        """The numbers of the tapes that are recording."""
         if pywrap_tfe.TFE_Py_TapeSetIsStopped():
             return frozenset()
         return frozenset(number for number, tape in enumerate(self._tapes) if tape._recording)
@@ -265,7 +266,7 @@ class CodeRecorder:
             with self.paused():
                 self.covering.watch(tensor)
 
-    # What stands in for a function of TensorFlow takes that function first, then the arguments of a call.
+    # A wrapper takes the function of TensorFlow that it replaces first, then the arguments of a call.
 
     def _unrecorded(self, original: Any, *args: Any) -> None:
         with self.paused():
@@ -305,7 +306,7 @@ class CodeRecorder:
     def _define_gradient(
         self, original: Any, name: str, outputs: Any, inputs: Any, backward_function: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Tapes are given an operation with a gradient of its own."""
+        """Note that tapes get an operation with a gradient of its own."""
         if not self.ignores():
             call, began = self._custom_gradients[-1] if self._custom_gradients else (None, 0)
             custom = call if call is not None and call.func.__name__ == name else None
@@ -317,7 +318,7 @@ class CodeRecorder:
         return original(name, outputs, inputs, backward_function, *args, **kwargs)
 
     def _variables_of(self, custom: partial[Any] | None, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The variables that a function under tf.custom_gradient uses, whose values follow its arguments."""
+        """The variables of a function under tf.custom_gradient; their values follow its arguments among the inputs."""
         values = () if custom is None else inputs[len(tf.nest.flatten((custom.args, custom.keywords))) :]
         operations = (one for one in self.events if isinstance(one, RecordedOperation) and one.name == "ReadVariableOp")
         reads = {id(one.outputs[0]): one for one in operations} if len(values) else {}
@@ -332,12 +333,12 @@ class CodeRecorder:
         return lambda op, *cotangents: self._pull_back(name, op.inputs, op.outputs, partial(gradient, op), *cotangents)
 
     def _pull_back(self, name: str, inputs: Any, outputs: Any, gradient: Callable[..., Any], *cotangents: Any) -> Any:
-        """The gradient of an operation is taken."""
+        """Record the call of an operation's gradient function."""
         parts: Any = ()
         error = None
         try:
             parts = gradient(*cotangents)
-        except Exception as raised:  # noted, and raised on
+        except Exception as raised:  # noted, and re-raised
             error = raised
             raise
         finally:
@@ -372,7 +373,7 @@ class CodeRecorder:
             return original(function, *args, **kwargs)
 
     def _call_graph(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-        """A function that is there as a graph alone runs operation by operation, where all of these can."""
+        """Run a function that exists only as a graph operation by operation, if all of these can run by themselves."""
         eager = tf.executing_eagerly() and self.derivative is None and not self.ignores()
         if not eager or not walkable(function.graph):
             return original(function, tensor_inputs, captured_inputs)
@@ -383,7 +384,7 @@ class CodeRecorder:
         try:
             given = [getattr(one, "handle", one) for one in (*tensor_inputs, *captured_inputs)]  # those of variables
             return EagerGraph(function.graph, self._inside_of).structured_outputs(given)
-        except Exception:  # TensorFlow's: what nodes cannot do, the function itself may do, or say why it cannot
+        except Exception:  # TensorFlow's: the function itself may do what its nodes cannot, or say why
             del self.events[events:]
             self.operations, self._inside = operations, ""
             return original(function, tensor_inputs, captured_inputs)
@@ -399,13 +400,13 @@ class CodeRecorder:
 
 
 class LibraryCalls:
-    """The calls of a run, by the frames in which they run, which are kept so that no other takes their place."""
+    """The calls of a run, by their frames, which are kept so that no other frame gets the same id."""
 
     def __init__(self) -> None:
         self._known: dict[FrameType, LibraryCall] = {}
 
     def innermost(self) -> LibraryCall | None:
-        """The call under way that was begun last; variables are read, so that nothing should be observed."""
+        """The latest call that is still running; this reads variables, so that nothing should be observed."""
         forms, call = library_forms("keras" in sys.modules), None
         for frame in reversed(frames_of(forms)):
             if frame not in self._known:
@@ -423,7 +424,7 @@ def _call(forms: tuple[LibraryForm, ...], variables: Mapping[str, Any], outer: L
 
 
 def _held(given: Any) -> Any:
-    """A variable as the array that it holds now; an argument that is none as it is."""
+    """Return the array that a variable holds now; other arguments unchanged."""
     return given.numpy() if hasattr(given, "handle") and hasattr(given, "numpy") else given
 
 

@@ -1,4 +1,4 @@
-"""Somebody's code once more, with its sources moved, up to a derivative that it takes."""
+"""Rerun the user's code with moved sources, up to one of its derivatives."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gradcheck.tracing.user_code import call_user_code
 from gradcheck.typing import Array
 
 Moves = Sequence[tuple[CallSource, Any]]
-"""Sources, and by how much each of them is moved (a tensor)."""
+"""Sources, and the displacement (a tensor) of each."""
 
 
 class CallReached(BaseException):
-    """The derivative was asked for; not an Exception, so that somebody's code does not catch it."""
+    """The derivative was reached; not an Exception, so that the user's code does not catch it."""
 
 
 def replayed(
@@ -35,11 +35,11 @@ def replayed(
     with_operations: bool = False,
     with_results: bool = False,
 ) -> Replay:
-    """Run the code with moved sources until the call; the Replay's `target` is None if it never came.
+    """Run the code with moved sources until the call; the Replay's `target` is None if the call is not reached.
 
     The code may be traced, unless moving a source needs its operations to be observed.
 
-    `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
+    `with_operations` records all operations up to the call; `with_results` also takes the derivative.
     """
     kept = frozenset().union(*(source.kept for source, _ in moves))
     unused = {} if with_operations else unused_derivatives(record, call, kept)
@@ -50,7 +50,7 @@ def replayed(
             leaves[source.input] = leaves[source.input] + delta
     inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
     with state_restored():
-        record.accessed.put_back()  # a traced replay leaves it as it was in the end
+        record.accessed.put_back()  # a traced replay leaves its final state
         for source, delta in moves:
             if source.moved_at_start:
                 source.variable.assign_add(delta)
@@ -67,9 +67,9 @@ def replayed(
 def unused_derivatives(
     record: CodeRecord, call: DerivativeCall, kept: Set[int] = frozenset()
 ) -> dict[int, DerivativeCall]:
-    """The calls before this one, by number, whose results go into nothing that its targets could depend on.
+    """The earlier calls, by number, whose results the targets of this one cannot depend on.
 
-    Whatever Python reads, or goes into a variable, could matter, but for what goes into the operations `kept`, which
+    Every value that Python reads or that is written to a variable could matter, except in the operations `kept`, which
     write what they wrote before.
     """
     needed = {key(target) for target in call.targets}
@@ -91,9 +91,9 @@ def unused_derivatives(
 
 
 class Replay(CodeRecorder):
-    """A run in which sources are moved, up to derivative number `stop`: its `target`, and its `results` if asked for.
+    """A run with moved sources up to derivative number `stop`: its `target`, and its `results` if requested.
 
-    `unused` derivatives before it are not taken again.
+    The `unused` derivatives before it are not taken again.
     """
 
     def __init__(self, moves: Moves, stop: int, unused: Mapping[int, DerivativeCall], with_results: bool) -> None:
@@ -142,7 +142,7 @@ class Replay(CodeRecorder):
         raise CallReached
 
     def _passed_over(self, tape: Any, known: DerivativeCall) -> Any:
-        """The result from before, for a derivative that the one in question does not depend on."""
+        """Return the recorded result of a derivative that the one in question does not depend on."""
         self.derivatives += 1
         self.operations += known.operations
         if not tape._persistent:
@@ -152,19 +152,19 @@ class Replay(CodeRecorder):
         return known.result
 
     def frame(self) -> FrameType | None:
-        return None  # the lines of a replay are not needed, and finding them takes time
+        return None  # the lines of a replay are not needed, and finding them is slow
 
     def call(self) -> LibraryCall | None:
-        return None  # nor are these
+        return None  # not needed either
 
 
 def _alike(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether one operation could take the tensors of another one."""
+    """Whether the tensors have the same dtypes and shapes, so that one operation could take either."""
     return [(one.dtype, one.shape) for one in first] == [(one.dtype, one.shape) for one in second]
 
 
 def _same_update(recorded: RecordedOperation, name: str, inputs: Sequence[Any]) -> bool:
-    """Whether an operation gives a variable what a recorded one gave it."""
+    """Whether an operation writes the same value to a variable as a recorded one."""
     if recorded.name != name or not _alike(recorded.inputs, inputs):
         return False
     pairs = [(old, new) for old, new in zip(recorded.inputs, inputs, strict=True) if new.dtype != tf.resource]
@@ -174,7 +174,7 @@ def _same_update(recorded: RecordedOperation, name: str, inputs: Sequence[Any]) 
 def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
     """The elements of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,).
 
-    Of complex elements the real parts, which are all that `jacobian` and `batch_jacobian` differentiate.
+    Complex elements count by their real parts, which are all that `jacobian` and `batch_jacobian` differentiate.
     """
     values = [np.asarray(tf.convert_to_tensor(target).numpy()) for target in targets]
     if call.method != "gradient":
@@ -183,14 +183,14 @@ def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
     for position, value in enumerate(values):
         weight = None if call.weights is None else call.weights[position]
         weights = np.ones_like(value) if weight is None else np.asarray(tf.convert_to_tensor(weight).numpy())
-        if weights.shape != value.shape:  # of a replay: other elements were chosen, and no weights are theirs
+        if weights.shape != value.shape:  # the replay chose other elements, which have no weights
             return np.full(1, np.nan)
         total += float(to_coordinates(weights.astype(value.dtype)) @ to_coordinates(value))
     return np.array([total])
 
 
 def nondeterminism(record: CodeRecord, call: DerivativeCall) -> str | None:
-    """What differs between two runs of the same code, in words; None where they agree."""
+    """Describe the difference between two runs of the same code; None where they agree."""
     replay = replayed(record, call, [])
     if replay.target is None:
         why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
@@ -201,7 +201,7 @@ def nondeterminism(record: CodeRecord, call: DerivativeCall) -> str | None:
 
 
 def nearly_equal(first: Array, second: Array, dtype: str) -> bool:
-    """Whether two arrays are the same but for what rounding in this dtype may do."""
+    """Whether two arrays are equal up to rounding in this dtype."""
     largest = float(np.max(np.abs(first), where=np.isfinite(first), initial=1.0))
     slack = 1e3 * ROUNDOFF.get(dtype, 0.0) * largest
     return first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True)
@@ -209,24 +209,24 @@ def nearly_equal(first: Array, second: Array, dtype: str) -> bool:
 
 @dataclass(frozen=True)
 class Move:
-    """How far, relatively, all elements of a source are moved: one way, or some of them the other way."""
+    """The relative displacement of all elements of a source: in one direction, or with alternating signs."""
 
     size: float
     both_ways: bool = False
 
 
 SMALL_MOVES = (Move(2.0**-7), Move(-(2.0**-6)))
-"""They show what depends on a source smoothly."""
+"""Show smooth dependence on a source."""
 LARGE_MOVES = tuple(map(Move, (0.3, -0.3, 1.2, -1.2, 4.0, -4.0)))
-"""They show what depends on it in steps."""
+"""Show dependence in steps."""
 MOVES = (*SMALL_MOVES, *LARGE_MOVES)
 FAR_MOVES = (*(Move(size, both_ways=True) for size in (1.2, -1.2, 4.0, -4.0, 32.0, -32.0)), Move(32.0), Move(-32.0))
-"""They show it where a step is far away, or lies where some elements grow beside others, as that of an argmax does."""
+"""Show dependence in steps that are far away, or where some elements grow relative to others, as in an argmax."""
 
 
 @dataclass(frozen=True)
 class Influence:
-    """What changed when a source was moved: `small` says whether small moves changed the targets, `large` whether any.
+    """The effect of moving a source: `small`: small moves changed the targets; `large`: any move did.
 
     `base` are the operations of the first run, `moved` those of replays.
     """
@@ -237,7 +237,7 @@ class Influence:
     moved: Sequence[Sequence[RecordedOperation]]
 
     def changed(self, number: int, output: int) -> bool | None:
-        """Whether an output of an operation changed; None where it is not known, such as beyond another branch."""
+        """Whether an output of an operation changed; None where that is not known, e.g. behind another branch."""
         before = self.base[number].outputs[output]
         runs = [run[number].outputs[output] for run in self.moved if number < len(run)]
         if not runs or before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
@@ -276,8 +276,8 @@ def _delta(value: Any, move: Move) -> Any:
 
 
 def displacement(array: Array, move: Move) -> Array:
-    """How far each element of an array moves."""
-    # Not the same for all elements, or a difference of two of them would not move.
+    """The displacement of each element of an array."""
+    # Different for each element, or differences of two of them would not change.
     pattern = 1.0 + np.cos(1.0 + np.arange(array.size)).reshape(array.shape) / 4
     if move.both_ways:
         pattern *= np.where(np.cos(2.0 * np.arange(array.size)) < 0, -1.0, 1.0).reshape(array.shape)

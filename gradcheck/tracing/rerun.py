@@ -1,4 +1,4 @@
-"""A recorded operation runs again, by its name and attributes, on other inputs; in its own precision or in float64."""
+"""Rerun a recorded operation, by its name and attributes, on other inputs, in its own precision or in float64."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class CannotRerunError(Exception):
 
 
 def rerun(operation: RecordedOperation, inputs: Sequence[Any], *, wide: bool = False) -> Tensors:
-    """The outputs for other inputs, `wide` ones in float64, recorded by the tapes that are open.
+    """Return the outputs for other inputs, `wide` ones in float64, recorded by the open tapes.
 
     Raises CannotRerunError, or what the operation raises.
     """
-    if tf.inside_function():  # eager kernels, which are what ran
+    if tf.inside_function():  # only eager kernels repeat what ran
         raise CannotRerunError(operation.name)
     if operation.custom_gradient is not None:
         return _called(operation, inputs)
@@ -39,11 +39,11 @@ def rerun(operation: RecordedOperation, inputs: Sequence[Any], *, wide: bool = F
 
 
 def _called(operation: RecordedOperation, inputs: Sequence[Any]) -> Tensors:
-    """The function under tf.custom_gradient with other tensors among its arguments, and in its variables."""
+    """Call the function under tf.custom_gradient with other tensors as its arguments, and in its variables."""
     call = operation.custom_gradient
     assert call is not None
     arguments = call.args, call.keywords
-    # TensorFlow makes tensors of all arguments, which come first among the inputs; variables follow.
+    # TensorFlow converts all arguments to tensors, which come first among the inputs; variables follow.
     flat = tf.nest.flatten(arguments)
     args, keywords = tf.nest.pack_sequence_as(
         arguments, [new if _is_value(old) else old for old, new in zip(flat, inputs, strict=False)]
@@ -57,7 +57,7 @@ def _called(operation: RecordedOperation, inputs: Sequence[Any]) -> Tensors:
 def _with_variables(
     operation: RecordedOperation, run: Callable[[], Any], arguments: Sequence[Any], values: Sequence[Any]
 ) -> Tensors:
-    """The same where variables are assigned: tapes see the values that these are assigned as inputs."""
+    """The same with variables: they are assigned the values, which tapes see as inputs."""
     for variable, value in zip(operation.variables, values, strict=True):
         variable.assign(value)
     inside = [one for one in arguments if _is_value(one)]
@@ -75,7 +75,7 @@ def _with_variables(
 
 
 def movable(operation: RecordedOperation, order: int) -> frozenset[int]:
-    """The positions of the inputs in whose place `rerun` takes other tensors for derivatives of this order."""
+    """The positions of the inputs that `rerun` can replace by other tensors, for derivatives of this order."""
     call = operation.custom_gradient
     if call is None:
         return frozenset(range(len(operation.inputs)) if operation.backward is None else ())
@@ -93,7 +93,7 @@ def _is_value(argument: Any) -> bool:
 
 
 def widened(tensor: Any) -> Any:
-    """A tensor in float64 (complex128) if it is in less, else as it is.
+    """Cast a tensor of less precision to float64 (complex128); return others unchanged.
 
     >>> widened(tf.constant(1.0)).dtype.name, widened(tf.constant(1)).dtype.name, widened("text")
     ('float64', 'int32', 'text')
@@ -104,7 +104,7 @@ def widened(tensor: Any) -> Any:
 
 
 def _in_float64(operation: RecordedOperation) -> tuple[Any, ...]:
-    """The attributes with float64 (complex128) for every dtype that is less."""
+    """The attributes with float64 (complex128) for every dtype of less precision."""
     names, values = operation.attrs[::2], operation.attrs[1::2]
     kinds = attribute_kinds(operation.name)
     wide = (_wide(value) if "type" in kinds.get(name, "") else value for name, value in zip(names, values, strict=True))

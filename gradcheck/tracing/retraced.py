@@ -1,8 +1,8 @@
-"""A traced computation built again operation by operation: in float64 where it was in less, its inner values perturbed.
+"""Rebuild a traced computation operation by operation: in float64 in place of less, or with inner values perturbed.
 
-What depends on the inputs is computed in float64: casts to less are left out, and kernels that exist in single
-precision only are replaced by the same function in float64. Constants and random numbers keep the values that they
-have. It is the same formula, so that differences of it show what the rounding of a lower precision hides.
+Whatever depends on the inputs is computed in float64: casts to less are left out, and kernels that exist in single
+precision only are replaced by the same function in float64. Constants and random numbers keep their values. The formula
+is the same, so that its differences show what the rounding of a lower precision hides.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ GRADIENT = "CustomGradient-of-rounded"
 
 
 CUSTOM = "CustomGradient-"
-"""The names of the gradients of functions under tf.custom_gradient begin so; TensorFlow gives them to an IdentityN."""
+"""Prefix of the names of gradients under tf.custom_gradient; TensorFlow attaches them to an IdentityN."""
 
 
 class CannotRetraceError(Exception):
-    """The computation cannot be built again; the message names the operation that it fails at."""
+    """The computation cannot be rebuilt; the message names the operation at fault."""
 
 
 @dataclass(frozen=True)
 class TraceTensor:
-    """A tensor of the trace as it is now: its value, and whether that depends on the inputs."""
+    """The rebuilt form of a tensor of the trace: its value, and whether that depends on the inputs."""
 
     value: Any
     moved: bool
 
     @property
     def wide(self) -> Any:
-        """The value in float64 (complex128) if it is in less, else as it is."""
+        """The value in float64 (complex128) if it is in less, else unchanged."""
         return tf.cast(self.value, WIDER[self.value.dtype]) if self.value.dtype in WIDER else self.value
 
 
 class Retraced:
-    """One more build of a traced graph, in float64, inside the graph that is current; or a run of it, eagerly.
+    """A traced graph rebuilt in float64 inside the current graph, or run eagerly.
 
-    With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
-    was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built;
-    `same_gradients` says whether all functions under tf.custom_gradient kept theirs. `drawn` are the random numbers
-    that the operations of the graph itself draw, with the names of these, in their order.
+    With a `seed` (2,) every inner value moves up or down by a unit in the last place of the precision in which it was
+    traced. `narrow` is the coarsest roundoff among the operations that depend on the inputs, once it was built;
+    `same_gradients`: all functions under tf.custom_gradient kept theirs. `drawn` are the random numbers that the
+    operations of the graph itself draw, with the names of these, in order.
     """
 
     def __init__(self, seed: Any = None, drawn: Sequence[tuple[str, Any]] = ()) -> None:
@@ -72,7 +72,7 @@ class Retraced:
         self._draws = 0
 
     def outputs(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs for tensors in the place of the graph's inputs; what it captured keeps its value."""
+        """Return the outputs for tensors in place of the graph's inputs; captured tensors keep their values."""
         self._variables = {}
         known = {inner.ref(): TraceTensor(outer, moved=False) for outer, inner in graph.captures}
         explicit = [tensor for tensor in graph.inputs if tensor.ref() not in known]
@@ -83,7 +83,7 @@ class Retraced:
         return [one.wide for one in self._run(graph, known)]
 
     def _random_numbers(self, graph: Any) -> dict[Any, TraceTensor]:
-        """The numbers that were drawn, by the tensors of the operations that draw; none where these are others."""
+        """The drawn numbers, by the tensors of the operations that draw; empty if the operations do not match."""
         operations = filter(lambda op: advances_random_state(op.type), graph.get_operations())
         drawing = [tensor for op in operations for tensor in op.outputs]
         pairs = list(zip(drawing, self._drawn, strict=False))
@@ -101,7 +101,7 @@ class Retraced:
     def _values(
         self, graph: Any, targets: Sequence[Any], known: dict[Any, TraceTensor], assigning: Sequence[Any] = ()
     ) -> list[TraceTensor]:
-        """What tensors of the graph are now, from what is known, to which all that lies between is added."""
+        """Compute tensors of the graph from the known ones, and add everything between to `known`."""
         for op in needed(graph, targets, known, assigning):
             inputs = [known[tensor.ref()] for tensor in op.inputs]
             results = self._redefined(op, inputs, known) if _is_custom(op) else self._operation(op, inputs)
@@ -109,9 +109,9 @@ class Retraced:
         return [known[tensor.ref()] for tensor in targets]
 
     def _redefined(self, op: Any, inputs: list[TraceTensor], known: dict[Any, TraceTensor]) -> list[TraceTensor]:
-        """What a function under tf.custom_gradient returned, with the same gradient function, built again as well.
+        """Rebuild the results of a function under tf.custom_gradient together with its gradient function.
 
-        Where that cannot be traced, and for perturbed values, it is left behind.
+        The gradient is left behind where it cannot be traced, and for perturbed values.
         """
         moved = any(one.moved for one in inputs)
         backward = _backward(op) if moved and self._seed is None else None
@@ -145,7 +145,7 @@ class Retraced:
             return self._loop(op, inputs)
         if op.type in BRANCHES:
             return self._branches(op, inputs)
-        # The elements of a list that is made empty depend on the inputs by and by.
+        # A list is empty when it is made; its elements come to depend on the inputs later.
         moved = op.type.startswith(("TensorList", "EmptyTensorList")) or any(one.moved for one in inputs)
         if moved and any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in op.inputs):
             self.narrow = max([self.narrow, *(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in op.outputs)])
@@ -173,12 +173,12 @@ class Retraced:
         return values
 
     def _variable(self, op: Any, handle: TraceTensor, *operands: TraceTensor) -> list[TraceTensor]:
-        """Reads and assignments act on values that are kept here: nothing outside is changed, or looked at twice."""
+        """Read or assign values that are kept here: outside, nothing is changed, or read twice."""
         resource = handle.value
         if not isinstance(resource, ops.EagerTensor) or (self._inside and op.type in ASSIGNING):
             raise CannotRetraceError(op.type)
         if op.type == "AssignVariableOp":
-            # What is assigned is disconnected, but for the variables that stand for inputs.
+            # Assigned values are disconnected, except for the variables that stand for inputs.
             (new,) = operands
             own = new if id(new) in self._given else TraceTensor(tf.stop_gradient(new.value), new.moved)
             self._variables[resource._id] = own
@@ -202,11 +202,11 @@ class Retraced:
         return self._run(body, dict(zip((tensor.ref() for tensor in body.inputs), inputs, strict=True)))
 
     def _carried(self, results: Sequence[TraceTensor]) -> list[Any]:
-        """What a branch or a step hands on: tensors, all that may depend on the inputs in one precision."""
+        """The tensors that a branch or a step passes on, in one precision where they may depend on the inputs."""
         return [one.wide for one in results if one.value.dtype != tf.resource]
 
     def _bound(self, inputs: Sequence[TraceTensor], values: Sequence[Any]) -> list[TraceTensor]:
-        """The inputs with these values, in which floating ones and lists of them count as dependent on the inputs."""
+        """The inputs with these values; floating ones and lists count as dependent on the inputs."""
         rest = iter(values)
         return [
             one
@@ -242,7 +242,7 @@ class Retraced:
         return [TraceTensor(value, moved=True) for value in tf.nest.flatten(results)]
 
     def _rounded(self, value: Any, traced: Any) -> Any:
-        """A value up or down by a unit in the last place of its dtype in the trace."""
+        """Move a value up or down by a unit in the last place of its dtype in the trace."""
         if traced not in WIDER or value is None:
             return value
         self._draws += 1
@@ -252,7 +252,7 @@ class Retraced:
 
 
 class _Rounded:
-    """An operation whose results are the rounded ones, for its gradient function: it may read them, as y * (1 - y)."""
+    """An operation with its results rounded, for its gradient function, which may read them, as y * (1 - y)."""
 
     def __init__(self, op: Any) -> None:
         self._op = op
@@ -285,7 +285,7 @@ def _has_gradient(kind: str) -> bool:
 def needed(
     graph: Any, targets: Sequence[Any], known: Mapping[Any, Any], also: Sequence[Any] = (), *, control: bool = False
 ) -> list[Any]:
-    """The operations between what is known and the targets, and others, in the order of the trace.
+    """The operations between known tensors and the targets, and `also` others, in the order of the trace.
 
     With `control`, those that have to run before them as well.
     """
@@ -301,9 +301,9 @@ def needed(
 
 
 def straight(graph: Any) -> bool:
-    """Whether a graph runs the same operations at all inputs, on tensors of the same shapes, by themselves.
+    """Whether a graph runs the same operations at all inputs, on tensors of the same shapes, each by itself.
 
-    Without functions that it calls, loops, branches and gradients that somebody gave.
+    It has no functions that it calls, no loops, no branches and no custom gradients.
     """
     others = {*CALLS, *LOOPS, *BRANCHES}
     return all(
@@ -315,7 +315,7 @@ def straight(graph: Any) -> bool:
 
 
 def _is_custom(op: Any) -> bool:
-    """Whether an operation gives what a function under tf.custom_gradient returned its gradient."""
+    """Whether an operation attaches the gradient of a function under tf.custom_gradient."""
     given = op.node_def.attr.get("_gradient_op_type")
     return given is not None and given.s.decode().startswith(CUSTOM)
 
@@ -323,20 +323,21 @@ def _is_custom(op: Any) -> bool:
 def _backward(op: Any) -> tuple[list[Any], list[Any]] | None:
     """Placeholders for the cotangents of such an operation, and the gradients (or None) of its inputs, in its graph.
 
-    None where the gradient function needs a variable, or tensors of another graph: a function that was traced before.
+    None where the gradient function needs a variable, or tensors of another graph: of a function that was traced
+    before.
     """
     if any(tensor.dtype == tf.resource for tensor in op.inputs):
         return None
     captured = len(op.graph.captures)
     try:
         taken = gradient_in_graph(op)
-    except Exception:  # whatever it says about a second trace
+    except Exception:  # whatever a second trace raises
         return None
     return taken if len(op.graph.captures) == captured else None
 
 
 def gradient_in_graph(op: Any) -> tuple[list[Any], list[Any]]:
-    """Placeholders for the cotangents of such an operation, and the gradients (or None) of its inputs.
+    """Return placeholders for the cotangents of such an operation, and the gradients (or None) of its inputs.
 
     Both are added to its graph. Raises what the gradient function raises when it is traced.
     """
@@ -352,7 +353,7 @@ def called_graph(op: Any, called: Any) -> Any:
 
 
 def _fixed(op: Any, definition: Any) -> list[bool]:
-    """For each input whether it takes single precision and nothing else."""
+    """For each input, whether it accepts single precision only."""
     fixed = []
     for argument in definition.input_arg:
         count = 1
@@ -365,7 +366,7 @@ def _fixed(op: Any, definition: Any) -> list[bool]:
 
 
 def _created(op: Any, values: Sequence[Any], *, wide: bool = False, rounds: bool = False) -> list[Any]:
-    """The results of the same operation on other inputs; a custom gradient is left behind."""
+    """Create the same operation on other inputs and return its results; a custom gradient is left behind."""
     if tf.executing_eagerly():
         return run_alone(op, values, ENUMS if wide else AS_THEY_ARE)
     attributes = {}
@@ -382,5 +383,5 @@ def _created(op: Any, values: Sequence[Any], *, wide: bool = False, rounds: bool
             own.type = ENUMS.get(own.type, own.type)
         elif wide and own.HasField("list"):
             own.list.type[:] = [ENUMS.get(one, one) for one in own.list.type]
-    # The public raw_ops name some of the inputs otherwise than the traced operation does.
+    # The public raw_ops give some inputs other names than the traced operation does.
     return list(ops.get_default_graph().create_op(op.type, list(values), attrs=attributes).outputs)

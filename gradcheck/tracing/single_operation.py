@@ -1,4 +1,4 @@
-"""One operation of a graph, run eagerly by its name and attributes, so that tapes see it."""
+"""Run one operation of a graph eagerly, by its name and attributes, so that tapes see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AS_THEY_ARE: Mapping[int, int] = MappingProxyType({})
 
 
 def executed(name: str, count: int, inputs: list[Any], attributes: tuple[Any, ...]) -> list[Any]:
-    """The outputs, so many, of an operation; names of attributes and their values alternate. Raises what it raises."""
+    """Run an operation with `count` outputs; `attributes` alternates names and values. Raises what it raises."""
     outputs = execute.execute(name, count, inputs, attributes, context.context())
     if not count:
         return []
@@ -24,7 +24,7 @@ def executed(name: str, count: int, inputs: list[Any], attributes: tuple[Any, ..
 
 
 def run_alone(op: Any, inputs: Sequence[Any], types: Mapping[int, int] = AS_THEY_ARE) -> list[Any]:
-    """The outputs of an operation of a graph for other inputs, with other dtypes in its attributes, by their enums.
+    """Run an operation of a graph on other inputs; `types` maps dtype enums in its attributes to others.
 
     Raises ValueError where it calls functions, or what it raises itself.
     """
@@ -44,7 +44,7 @@ def attribute_kinds(name: str) -> dict[str, str]:
 
 
 def _eager(value: Any, kind: str, types: Mapping[int, int]) -> Any:
-    """The value of an attribute as operations take it that run eagerly."""
+    """Convert the value of an attribute to what eager operations take."""
     if kind.startswith("list("):
         return [_eager(one, kind[5:-1], types) for one in value]
     if kind == "func":

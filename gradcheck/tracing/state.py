@@ -23,20 +23,20 @@ from tensorflow.python.ops import resource_variable_ops, stateful_random_ops
 from gradcheck.tracing.summaries import summaries_left_out
 
 SEEDS = {"seed", "alg", "algorithm"}
-"""The inputs by which an operation is given what it draws random numbers from."""
+"""The inputs through which an operation gets the state for its random numbers."""
 
 VARIABLE = resource_variable_ops.BaseResourceVariable
 FUNCTION = concrete_function.ConcreteFunction
 
 
 class VariableSnapshot:
-    """The variables that were accessed, by the identity of their handles, with their values from before."""
+    """The variables that were accessed, by the ids of their handles, with their earlier values."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, Any]] = {}
 
     def note(self, handle: Any) -> None:
-        """Keep the value behind a handle, unless it is known, is no variable's, or has no value yet."""
+        """Keep the value behind a handle, unless it is known, not a variable's, or not initialised."""
         if not isinstance(handle, ops.EagerTensor) or handle._id in self._held or handle.is_packed:
             return
         data = getattr(handle, "_handle_data", None)
@@ -48,17 +48,17 @@ class VariableSnapshot:
                 self._held[handle._id] = handle, value
 
     def value(self, variable: Any) -> Any:
-        """The value from before, a tensor; the present one where the variable was not accessed."""
+        """The value from before, a tensor; the current one if the variable was not accessed."""
         with tf.init_scope():
             handle = variable.handle
             return self._held[handle._id][1] if handle._id in self._held else variable.value()
 
     def accessed(self) -> tuple[tuple[Any, Any], ...]:
-        """The handles of all of them, and their values from before."""
+        """The handles and earlier values of all accessed variables."""
         return tuple(self._held.values())
 
     def changed(self) -> tuple[tuple[Any, Any], ...]:
-        """The handles, and the values from before, of the variables that have another value by now."""
+        """The handles and earlier values of the variables that have another value now."""
         return tuple(
             (handle, value)
             for handle, value in self._held.values()
@@ -66,7 +66,7 @@ class VariableSnapshot:
         )
 
     def restore(self) -> None:
-        """Give every variable its value from before."""
+        """Give every variable its earlier value."""
         with context.eager_mode():
             for handle, value in self._held.values():
                 tf.raw_ops.AssignVariableOp(resource=handle, value=value)
@@ -107,16 +107,16 @@ class Generator:
 
     @property
     def used(self) -> bool:
-        """Whether its state is another one by now."""
+        """Whether its state has changed."""
         return not all(np.array_equal(*pair) for pair in zip(self.state, self.read(), strict=True))
 
     def restore(self) -> None:
-        """Give it back the state that it had."""
+        """Restore the state that it had."""
         self.write(self.state)
 
 
 def generators() -> list[Generator]:
-    """The global generators of Python, NumPy and TensorFlow, as they are now."""
+    """The global generators of Python, NumPy and TensorFlow, in their current state."""
     found: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
         ("Python", random.getstate, random.setstate),
         ("NumPy", np.random.get_state, np.random.set_state),
@@ -129,9 +129,9 @@ def generators() -> list[Generator]:
 
 @contextmanager
 def generators_restored() -> Iterator[None]:
-    """Leave the global generators as they were, whatever happens inside; code that is being traced may use it.
+    """Leave the global generators as they were, whatever happens inside; also while code is being traced.
 
-    `tf.random.set_seed` makes another generator: then the one from before takes its place again, with its seed.
+    `tf.random.set_seed` makes another generator: then the earlier one is put back, with its seed.
     """
     before, seeds = generators(), context.context()
     held = {name: getattr(seeds, name, None) for name in ("_rng", "_seed")}
@@ -150,11 +150,11 @@ def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
     """Leave variables and the generators of Python, NumPy and TensorFlow as they were, whatever happens inside."""
     with ExitStack() as stack:
         stack.enter_context(generators_restored())
-        # TensorFlow offers no public way to ask whether its generator exists, and asking for it would make it.
+        # TensorFlow has no public way to ask whether its generator exists, and getting it would create it.
         generator = getattr(stateful_random_ops, "global_generator", None)
         stack.callback(setattr, stateful_random_ops, "global_generator", generator)
         for variable in (*variables, *([] if generator is None else [generator.state])):
-            with tf.init_scope():  # code that is being traced may use it, too
+            with tf.init_scope():  # works while code is being traced, too
                 stack.callback(_assign, variable, variable.numpy())
         yield
 
@@ -166,7 +166,7 @@ def _assign(variable: Any, value: Any) -> None:
 
 @contextmanager
 def seeded() -> Iterator[None]:
-    """Give TensorFlow a global seed where it has none: random operations would draw other numbers at every call."""
+    """Give TensorFlow a global seed if it has none: otherwise random operations draw other numbers at every call."""
     if context.global_seed() is not None:
         yield
         return
@@ -179,13 +179,13 @@ def seeded() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ChangedState:
-    """What a call changed besides what it was given: variables, by their handles and former values, and generators."""
+    """State that a call changed beside its inputs: variables, by handle and earlier value, and generators."""
 
     variables: tuple[tuple[Any, Any], ...] = ()
     generators: tuple[Generator, ...] = ()
 
     def holds(self, variable: Any) -> bool:
-        """Whether a variable, if it is one, is among them."""
+        """Whether `variable`, which may be None, is among them."""
         return variable is not None and any(handle is variable.handle for handle, _ in self.variables)
 
     def besides(self, variables: Sequence[Any]) -> ChangedState:
@@ -194,7 +194,7 @@ class ChangedState:
         return replace(self, variables=tuple(pair for pair in self.variables if pair[0]._id not in left_out))
 
     def put_back(self) -> None:
-        """Put it all back; in a graph that is being traced, what belongs to TensorFlow whenever the graph runs."""
+        """Put everything back; in a graph that is being traced, TensorFlow's state whenever the graph runs."""
         for handle, value in self.variables:
             tf.raw_ops.AssignVariableOp(resource=handle, value=value)
         for generator in self.generators:
@@ -207,7 +207,7 @@ class ChangedState:
 
     @property
     def note(self) -> str:
-        """What a result says of it."""
+        """The note on it in a result."""
         return f"put back before every call, so that all calls began alike: {self}"
 
 
@@ -218,12 +218,12 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
     """Put the generator of the operations' seeds back, if it was used."""
     if seeds.getstate() != state:
         seeds.setstate(state)
-        # A kernel is cached under its seed and goes on where it stopped; tf.random.set_seed clears the cache, too.
+        # A kernel is cached under its seed and continues where it stopped; tf.random.set_seed clears the cache, too.
         context.context().clear_kernel_cache()
 
 
 def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any], Sequence[Any]], None]) -> None:
-    """Run `run`; `note` gets the name of each operation, or function, that it executes, its inputs and its outputs."""
+    """Run `run`; `note` gets the name, inputs and outputs of each operation, or function, that it executes."""
 
     def noted(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
         note(name.decode() if isinstance(name, bytes) else name, inputs, outputs)
@@ -236,9 +236,9 @@ def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any
 
 
 def nodes_of(name: str) -> Iterator[tuple[Any, bool]]:
-    """The nodes of a function that TensorFlow knows by this name, those of functions that they call included.
+    """Yield the nodes of the function of this name, including those of functions that they call.
 
-    Beside each, whether it calls some. Nothing for the name of an operation.
+    With each node comes whether it calls functions. Yields nothing for the name of an operation.
     """
     if op_def_registry.get(name) is not None:
         return
@@ -252,7 +252,7 @@ def nodes_of(name: str) -> Iterator[tuple[Any, bool]]:
 
 
 def executed_operations(run: Callable[[], Any]) -> set[str]:
-    """The names of the operations that `run` executes, those inside of functions included."""
+    """The names of the operations that `run` executes, including those inside functions."""
     names: set[str] = set()
 
     def note(name: str, *tensors: Sequence[Any]) -> None:
@@ -274,7 +274,7 @@ def stateful_operations(run: Callable[[], Any]) -> list[str]:
 
 
 def hidden_state(run: Callable[[], Any]) -> str:
-    """What may make calls of `run` differ although variables and generators are put back, and what to do about it."""
+    """Describe what may make calls of `run` differ although variables and generators are put back, and a remedy."""
     operations = stateful_operations(run)
     if operations:
         return (
@@ -288,7 +288,7 @@ def hidden_state(run: Callable[[], Any]) -> str:
 
 
 def draws_at_random(name: str) -> bool:
-    """Whether an operation draws random numbers from a state of its own, begun by two seeds.
+    """Whether an operation draws random numbers from a state of its own, seeded by two seeds.
 
     >>> draws_at_random("RandomUniform"), draws_at_random("StatelessRandomUniformV2")
     (True, False)
@@ -319,7 +319,7 @@ def is_random(name: str) -> bool:
 
 
 def _holds_resource(definition: Any) -> bool:
-    """Whether an operation works on a variable or the like, whose state is seen by itself."""
+    """Whether an operation works on a variable or another resource, whose state is watched separately."""
     arguments = (*definition.input_arg, *definition.output_arg)
     return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
 
@@ -329,8 +329,8 @@ def state_restored() -> Iterator[VariableSnapshot]:
     """Leave every variable that is read or assigned inside, the generators and logs as they were, whatever happens.
 
     For code that changes its own state: moving averages, counters, optimizer slots, seeds. A variable made inside keeps
-    the value that it was first accessed with. What was computed inside stays connected for a tape around the block.
-    Summaries (TensorBoard's points) are not written.
+    the value that it was first accessed with. Tensors that were computed inside stay connected for a tape around the
+    block. Summaries (TensorBoard's points) are not written.
 
     >>> import tensorflow as tf
     >>> calls = tf.Variable(0)

@@ -1,4 +1,4 @@
-"""Random operations that draw the same numbers in every run, without touching the state of anyone's generator."""
+"""Random operations that draw the same numbers in every run, without touching the state of any generator."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ STATELESS: dict[str, Callable[..., Any]] = {
     ),
     "random_shuffle": lambda seed, value: _shuffled(value, seed),
 }
-"""The functions by which TensorFlow's Python code makes operations that draw from a state of their own, and others."""
+"""Stateless replacements for the functions by which TensorFlow's Python code makes stateful random operations."""
 
 
 @contextmanager
 def drawn_statelessly() -> Iterator[None]:
-    """Inside, random operations draw numbers that depend on nothing but how many were drawn before, in graphs, too.
+    """Make random numbers in the block depend only on how many were drawn before, in graphs, too.
 
-    For runs that are to be alike and leave no trace: the state of a kernel inside of a graph can be neither read nor
-    put back.
+    For runs that have to be alike and leave no trace: the state of a kernel inside a graph can be neither read nor put
+    back.
 
     >>> import tensorflow as tf
     >>> runs = []

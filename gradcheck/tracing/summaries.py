@@ -1,4 +1,4 @@
-"""Summaries, the points in TensorBoard's logs: code that is run again and again writes none of them."""
+"""Keep code that runs repeatedly from writing summaries, the points in TensorBoard's logs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tensorflow.python.framework import ops
 from gradcheck.tracing.hooks import GRAPH_CALL, SUMMARY_DECISION, SUMMARY_EVENT, Wrapper, patched
 
 NOT_TRACED: tuple[Any, str, Wrapper] = (*SUMMARY_DECISION, lambda original, default_state: False)
-"""A patch for tracing a function that is nobody else's: it records no summaries ever."""
+"""A patch for tracing a function that nobody else uses: it never records summaries."""
 
 
 class _Silence:
-    """What stands in for the writing of summaries inside one block."""
+    """Replaces the writing of summaries inside one block."""
 
     active = False
 
@@ -26,11 +26,11 @@ class _Silence:
         self._writer: Any = None
 
     def record(self, original: Any, default_state: bool) -> Any:
-        """Whether to record: not in eager code. A function that is being traced may be run by others later on."""
+        """Return whether to record: not in eager code. A function that is being traced may be run by others later."""
         return original(default_state) if tf.inside_function() else False
 
     def call(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-        """Call a function whose graph holds writers with others in their places."""
+        """Call a function with other writers in place of those that its graph holds."""
         return original(function, self._without_writers(tensor_inputs), self._without_writers(captured_inputs))
 
     def _without_writers(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -49,9 +49,9 @@ class _Silence:
 
 @contextmanager
 def summaries_left_out() -> Iterator[None]:
-    """Let nothing inside of the block write summaries into a log.
+    """Keep everything inside the block from writing summaries to a log.
 
-    A graph holds its writer, and may have been traced before: it gets one whose folder is removed after the block.
+    A graph holds its writer, and may have been traced before: it gets a writer whose folder is removed after the block.
     """
     if _Silence.active:
         yield
@@ -71,7 +71,7 @@ def _leave_out(original: Any, writer: Any, event: Any) -> None:
 
 
 def _is_writer(tensor: Any) -> bool:
-    """Whether a tensor is the handle of a summary writer, of which only its text tells."""
+    """Whether a tensor is the handle of a summary writer, recognisable only by its repr."""
     if not isinstance(tensor, ops.EagerTensor) or tensor.dtype != tf.resource:
         return False
     data = getattr(tensor, "_handle_data", None)

@@ -1,4 +1,4 @@
-"""Somebody's code: the line of it that is running, seen through the frames of libraries, and what stands there."""
+"""The user's code: its running line, found through the frames of libraries, and the source on it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from gradcheck.result import Place
 Line = tuple[str, int]
 """A file as Python names it, and a line number."""
 Stack = tuple[tuple[CodeType, int], ...]
-"""The codes that run, the innermost first, each with the line that it is at."""
+"""Running code objects, the innermost first, each with its current line."""
 
 LONGEST = 120
-"""So many characters of a statement of several lines are quoted."""
+"""Characters of a statement of several lines that are quoted."""
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 STANDARD = str(Path(os.__file__).resolve().parent) + os.sep
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def call_user_code(f: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-    """Call somebody's code; the frames below this one are its own."""
+    """Call the user's code; the frames below this one are its own."""
     return f(*inputs)
 
 
 def running_frame() -> FrameType | None:
-    """The innermost frame outside of TensorFlow, Keras, NumPy, the standard library and gradcheck.
+    """The innermost frame outside TensorFlow, Keras, NumPy, the standard library and gradcheck.
 
-    Where there is none in the code that we called, the innermost one of Keras.
+    If the called code has no such frame, the innermost one of Keras.
     """
     frame: FrameType | None = sys._getframe(1)
     keras = None
@@ -54,7 +54,7 @@ def running_frame() -> FrameType | None:
 
 
 def running_layer() -> tuple[FrameType | None, str | None]:
-    """The frame of Keras in the innermost call of a layer, or else its innermost one; and that layer's name."""
+    """The frame of Keras in the innermost call of a layer, else its innermost frame; and that layer's name."""
     frame: FrameType | None = sys._getframe(1)
     keras = None
     while frame is not None and frame.f_code is not call_user_code.__code__:
@@ -68,7 +68,7 @@ def running_layer() -> tuple[FrameType | None, str | None]:
 
 
 def frames_of(codes: Container[int]) -> list[FrameType]:
-    """The frames in the code that we called, the innermost first, that run one of these codes, by their ids."""
+    """The frames inside the called code, innermost first, that run one of these codes, given by id."""
     found = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not call_user_code.__code__:
@@ -84,7 +84,7 @@ def line_of(frame: FrameType | None) -> Line | None:
 
 
 def user_stack(frame: FrameType | None) -> Stack:
-    """What runs of the code that we called, from a frame outwards, without the frames of libraries."""
+    """The running code and lines from a frame outwards to the called code, without the frames of libraries."""
     found = []
     while frame is not None and frame.f_code is not call_user_code.__code__:
         if file_owner(frame.f_code.co_filename) == "user":
@@ -94,7 +94,7 @@ def user_stack(frame: FrameType | None) -> Stack:
 
 
 def library_codes() -> tuple[CodeType, ...]:
-    """What runs of libraries inside of the innermost line of the code that we called, the innermost first."""
+    """The running library code inside the innermost line of the called code, the innermost first."""
     found = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not call_user_code.__code__:
@@ -106,7 +106,7 @@ def library_codes() -> tuple[CodeType, ...]:
 
 
 def parting(stack: Stack, other: Stack) -> Line | None:
-    """The line of a stack in the function where it parted from another one; None if that is one statement of it."""
+    """The line of a stack in the function where it parts from another stack; None within one statement."""
     for (code, number), (other_code, other_number) in zip(reversed(stack), reversed(other), strict=False):
         line, beside = (code.co_filename, number), (code.co_filename, other_number)
         if code is not other_code or (number != other_number and _same_statement(line, beside)):
@@ -122,7 +122,7 @@ def _same_statement(line: Line, other: Line) -> bool:
 
 @lru_cache(maxsize=4096)
 def file_owner(filename: str) -> str:
-    """Whose file it is: "keras", "library" or "user"."""
+    """The owner of a file: "keras", "library" or "user"."""
     path = os.path.abspath(filename)
     for folder, name in _libraries():
         if path.startswith(folder):
@@ -134,7 +134,7 @@ def file_owner(filename: str) -> str:
 
 @lru_cache(maxsize=1)
 def _libraries() -> list[tuple[str, str]]:
-    """The folders of libraries with whose they are."""
+    """The folders of libraries, with their owners."""
     owners = {"tensorflow": "library", "numpy": "library", "keras": "keras", "tf_keras": "keras"}
     specs = [(find_spec(module), owner) for module, owner in owners.items()]
     folders = [(path, owner) for spec, owner in specs for path in (spec and spec.submodule_search_locations) or ()]
@@ -142,7 +142,7 @@ def _libraries() -> list[tuple[str, str]]:
 
 
 def place_of(line: Line | None, operation: str | None = None) -> Place | None:
-    """The line with its text; the file relative to the current directory if it lies below it."""
+    """The line with its text; the file is relative to the current directory if it lies below it."""
     if line is None:
         return None
     filename, number = line
@@ -152,12 +152,12 @@ def place_of(line: Line | None, operation: str | None = None) -> Place | None:
 
 
 def at(line: Line | None) -> str:
-    """A line as a sentence refers to it, such as ` at train.py:12`; empty where it is not known."""
+    """A line as part of a sentence, such as ` at train.py:12`; empty if unknown."""
     return "" if line is None else f" at {_short(line)}"
 
 
 def quoted(line: Line | None) -> str:
-    """The text of a line, or of the statement of several lines that it is in, in quotes, with where it stands."""
+    """The text of a line, or of the statement of several lines around it, in quotes, with its place."""
     if line is None:
         return "the step"
     text = linecache.getline(*line).strip()
@@ -168,7 +168,7 @@ def quoted(line: Line | None) -> str:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """Parts of a sentence in a row.
+    """Join parts of a sentence.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -202,20 +202,20 @@ def _leaves(node: ast.expr) -> list[str]:
 
 
 def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
-    """The names that the statements on a line use (ast.Load), or give to something (ast.Store)."""
+    """The names that the statements on a line use (ast.Load) or assign (ast.Store)."""
     nodes = (node for statement in statements_on(line) for part in header(statement) for node in ast.walk(part))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
 def expression_of(frame: FrameType | None, value: Any) -> str:
-    """The name, or attribute, on the line that a frame is running whose value is this object; empty for none."""
+    """The name or attribute on a frame's current line whose value is this object; empty if there is none."""
     statements = [] if frame is None else statements_on(line_of(frame))
     nodes = (node for statement in statements for part in header(statement) for node in ast.walk(part))
     return next((ast.unparse(node) for node in nodes if _held(frame, node) is value), "")
 
 
 def _held(frame: FrameType | None, node: ast.AST) -> Any:
-    """The value of a name, or of an attribute that an object itself holds; no code of anybody's runs for it."""
+    """The value of a name, or of an object's own attribute; runs none of the user's code."""
     if isinstance(node, ast.Name) and frame is not None:
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if not isinstance(node, ast.Attribute):
@@ -227,10 +227,10 @@ def _held(frame: FrameType | None, node: ast.AST) -> Any:
 
 
 def assignment_to(expression: str, line: Line | None, mentioned: str) -> Line | None:
-    """The line of the one statement that gives a name, or an attribute of this name, its value, seen from a line.
+    """The line of the one statement that assigns a name, or an attribute of this name, as seen from a line.
 
-    It stands in the same class, or else anywhere in the file; of several it is the one that mentions a name. None where
-    that leaves none, or several.
+    It is in the same class, or else anywhere in the file; of several, the one that mentions `mentioned`. None if that
+    leaves none, or several.
     """
     tree = None if line is None else Source.for_filename(line[0]).tree
     if line is None or tree is None:
@@ -264,7 +264,7 @@ def mentions(line: Line, name: str) -> bool:
 
 
 def says(line: Line, code: CodeType | None, name: str) -> bool:
-    """Whether the statements on a line use a name or an attribute; where none can be read, whether the code does."""
+    """Whether the statements on a line use a name or an attribute; if none can be read, whether the code does."""
     found = statements_on(line)
     nodes = [node for statement in found for part in header(statement) for node in ast.walk(part)]
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
@@ -272,7 +272,7 @@ def says(line: Line, code: CodeType | None, name: str) -> bool:
 
 
 def only_shown(line: Line | None) -> bool:
-    """Whether a line does no more with its values than to print them, or to choose a way by them."""
+    """Whether a line only prints its values, or branches on them."""
     found = statements_on(line)
     return bool(found) and all(isinstance(one, (ast.If, ast.While, ast.Assert)) or _prints(one) for one in found)
 
@@ -283,18 +283,18 @@ def _prints(statement: ast.stmt) -> bool:
 
 
 def statements_on(line: Line | None) -> list[ast.stmt]:
-    """The innermost statements on a line; none where the source cannot be read."""
+    """The innermost statements on a line; empty if the source cannot be read."""
     found = () if line is None else Source.for_filename(line[0]).statements_at_line(line[1])
     return [statement for statement in found if isinstance(statement, ast.stmt)]
 
 
 def header(statement: ast.stmt) -> list[ast.AST]:
-    """The parts of a statement without the statements inside of it."""
+    """The parts of a statement without the statements inside it."""
     return [part for part in ast.iter_child_nodes(statement) if not isinstance(part, (ast.stmt, ast.excepthandler))]
 
 
 def function_around(line: Line) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The innermost function around a line that is no lambda; None where there is none to read."""
+    """The innermost function, not a lambda, around a line; None if there is none to read."""
     tree = Source.for_filename(line[0]).tree
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []

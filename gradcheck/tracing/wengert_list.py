@@ -1,7 +1,7 @@
 """A computation as the list of its operations, which run eagerly one after the other (a Wengert list).
 
-A graph of a few dozen operations takes many times longer to make, and to run once, than those operations do, and again
-for its derivatives. What does not depend on the inputs is computed once.
+Making and running a graph of a few dozen operations once takes many times longer than running those operations, and
+again for its derivatives. Values that do not depend on the inputs are computed once.
 
 R. E. Wengert, "A simple automatic derivative evaluation program", Communications of the ACM 7 (1964).
 """
@@ -21,22 +21,22 @@ from gradcheck.autodiff.coordinates import farthest, to_coordinates
 from gradcheck.tracing.kernels import SHAPES
 
 Compute = Callable[..., list[Any]]
-"""From tensors to a list of tensors, eagerly."""
+"""Maps tensors to a list of tensors, eagerly."""
 
 
 ULPS = 64.0
-"""The list has the values of the computation if they differ by at most so many roundings of the largest."""
+"""The list agrees with the computation if their values differ by at most this many roundings of the largest value."""
 
 
 class NoListError(Exception):
-    """The computation is no such list; the message says why."""
+    """The computation cannot be listed; the message says why."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation: its inputs are these among the values that are there before it.
+    """One operation; `inputs` are places in the list of values before it.
 
-    Of its attributes, as tapes are told of them, those that are `given` are not None, which means the default.
+    `attributes` are those that tapes get; those `given` to the operation leave out None, which means the default.
     """
 
     name: str
@@ -53,14 +53,14 @@ class _Step:
 
 @dataclass(frozen=True)
 class WengertList:
-    """The operations between inputs and outputs: the inputs come first among the values, then the constants."""
+    """The operations between inputs and outputs. The values begin with the inputs, then the constants."""
 
     constants: tuple[Any, ...]
     steps: tuple[_Step, ...]
     outputs: tuple[int, ...]
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """The outputs for other inputs of the same shapes and dtypes. Raises what an operation raises."""
+        """Return the outputs for other inputs of the same shapes and dtypes. Raises what an operation raises."""
         values, handle = [*inputs, *self.constants], context.context()
         run, recorded = execute.execute, record.could_possibly_record()
         for step in self.steps:
@@ -73,7 +73,7 @@ class WengertList:
 
     @staticmethod
     def of(compute: Compute, inputs: Sequence[Any], *others: Sequence[Any]) -> WengertList:
-        """The list of what runs at the inputs, which has to have the values that the computation has at all others.
+        """List what runs at the inputs; the list has to agree with the computation at all `others`.
 
         Raises NoListError, or what the computation raises.
         """
@@ -84,7 +84,7 @@ class WengertList:
         finally:
             op_callbacks.remove_op_callback(found.note)
         listed = found.list_to(outputs)
-        # What ran unseen would be a constant by now.
+        # An unseen operation would have become a constant.
         for given in others:
             if not all(map(_same, compute(*given), listed(*given))):
                 raise NoListError("it has other values at other inputs")
@@ -100,7 +100,7 @@ class _Recording:
         self._seen: list[tuple[str, tuple[Any, ...], tuple[Any, ...], Sequence[Any]]] = []
 
     def note(self, name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
-        """Take down an operation if it depends on the inputs."""
+        """Record an operation if it depends on the inputs."""
         name = name.decode() if isinstance(name, bytes) else name
         eager = (tensor for tensor in inputs if isinstance(tensor, ops.EagerTensor))
         if name not in SHAPES and any(tensor._id in self._moved for tensor in eager):
@@ -108,7 +108,7 @@ class _Recording:
             self._moved.update(tensor._id for tensor in outputs)
 
     def list_to(self, outputs: Sequence[Any]) -> WengertList:
-        """The list up to these tensors, without operations that they do not need. Raises NoListError."""
+        """Return the list up to these tensors, without operations that they do not need. Raises NoListError."""
         wanted, needed = {tensor._id for tensor in outputs}, []
         for one in reversed(self._seen):
             if any(tensor._id in wanted for tensor in one[3]):

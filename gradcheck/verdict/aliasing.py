@@ -1,4 +1,4 @@
-"""Where the usual row of steps has aliased the function, or stepped over a part of it: what finer rows show."""
+"""Finer samples, where the usual steps have aliased the function or stepped over a part of it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gradcheck.verdict.suspicion import FINER, NEARER, TINY, Evidence
 from gradcheck.verdict.tables import EXCLUSION, Comparison
 
 CLEAR, ENOUGH = 64.0, 5
-"""A departure of CLEAR times the largest perturbation of ENOUGH draws, on either side, is no rounding error."""
+"""A departure is no rounding error beyond CLEAR times the largest perturbation in ENOUGH draws, on either side."""
 
 FEW = 10
 """The number of points that are perturbed again after the first draw."""
 
 MET = 2.0**-10
-"""A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
+"""A slope this many times nearer to autodiff's than to the difference agrees with autodiff's by more than chance."""
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a much finer row contradicts the estimate, the usual row has aliased the function, or stepped over a part.
+    """Excuse mismatches with an estimate that much finer steps contradict: the usual ones missed a part of f.
 
-    Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
-    lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's, by however wide a bound;
-    that of a single stair does not where perturbations of inner values show that digits are lost, and as many as the
-    row does.
+    The digits that the values lose are granted to the finer sample, too, which may lie inside one step of a staircase.
+    Where they only seem lost, in an oscillation or at a floor, the finer sample counts if its slope agrees with
+    autodiff's, however wide its bound. A constant finer sample does not count where perturbing inner values shows that
+    as many digits are lost.
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
@@ -48,7 +48,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
     aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
     aliased = _beyond_rounding(aliased, comparison, evidence, finer)
-    if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
+    if evidence.lines.gradients:  # a feature of one gradient entry is one of the function, and so of all entries
         found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
         aliased |= found & ~evidence.refutes(comparison.autodiff)
     comparison = comparison.excused(aliased, Reason.ILL_CONDITIONED)
@@ -62,9 +62,9 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evidence, row: Sample) -> Array:
-    """Which mismatches a row contradicts by more than perturbations of inner values move it.
+    """Mismatches that a sample contradicts by more than perturbing inner values moves it.
 
-    The root of an expanded square (x - a)**2 is constant on steps whose squares the terms of the sum lose.
+    The root of an expanded square (x - a)**2 is constant on steps whose squares are rounded away in the sum.
     """
     doubtful = contradicted & comparison.where(Verdict.MISMATCH)
     for line in np.flatnonzero(doubtful.any(axis=1)):
@@ -79,10 +79,10 @@ def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evid
 
 
 def _beyond(away: Array, line: Lines, row: Sample) -> Array:
-    """Which columns of a row on a line are so far `away` (p, m) at a point that rounding is not the reason, (m,).
+    """Columns (m,) of a sample on one line that are too far `away` (p, m) at some point for rounding to be the cause.
 
-    Of the two points at a distance one may be lucky in all draws, and neither is likely to be. After the first draw a
-    few points are enough, those that it explains least.
+    One of the two points at a distance may escape the rounding in all draws, but hardly both. After the first draw only
+    the few points that rounding explains least are perturbed again.
     """
     offsets, rounding, tries = row.stencil.offsets, np.zeros_like(away), np.zeros((len(away), 1))
     upwards, downwards = np.argsort(offsets, kind="stable"), np.argsort(-offsets, kind="stable")
@@ -100,9 +100,9 @@ def _beyond(away: Array, line: Lines, row: Sample) -> Array:
 
 
 def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:
-    """Whether autodiff has the slope next to the point that another row shows, and the difference that of many stairs.
+    """Where finer steps agree with autodiff's slope, and the difference is the slope of many steps of a staircase.
 
-    The finer row, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
+    The finer sample, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
     """
     inside = evidence.estimate(sample)
     with np.errstate(invalid="ignore"):
@@ -112,10 +112,11 @@ def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: 
 
 
 def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, estimate: Estimate, shrink: float) -> Array:
-    """Whether the slopes of two finer rows meet autodiff's where they need not, within a thousandth of the gap.
+    """Where the slopes of two finer samples agree with autodiff's within MET times their gap to the difference.
 
-    They count whatever their own bounds are: that of 0 is inconclusive, and that of values which are granted a rounding
-    they do not have is too wide. A single row may meet by chance what is off by as much as its rounding.
+    They count whatever their own bounds are: the bound of a zero is inconclusive, and that of values which are granted
+    rounding they do not have is too wide. A single sample may agree by chance where it is off by as much as its
+    rounding.
     """
 
     def near(row: Sample, value: Array) -> Array:

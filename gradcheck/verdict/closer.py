@@ -1,5 +1,5 @@
-"""Lines in doubt, sampled again: inside the radius that was found near a kink, a pole, an edge or a branch; on wider
-rows where low precision does not resolve the scale of a small coordinate."""
+"""Resample lines in doubt: inside the radius that was found near a kink, a pole, an edge or a branch; with wider steps
+where low precision does not resolve the scale of a small coordinate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradcheck.typing import Array
 from gradcheck.verdict.lines import Lines, curvature_estimate, slope_estimate
 
 ROUNDS = 3
-"""A row shows features down to a hundred millionth of its largest step: after three rows nothing is left."""
+"""Rounds of resampling. One sample shows features down to 1e-8 of its largest step, so that three leave nothing."""
 
 Sampler = Callable[[Stencil, Array, Array], Sample]
-"""Samples with a stencil the lines at some places, with steps so much smaller than usual."""
+"""`sampler(stencil, places, shrink)` samples the lines `places` with their usual steps scaled by `shrink`."""
 
 
 def closer_look(
@@ -30,12 +30,12 @@ def closer_look(
     order: int = 1,
     wider: Array | float = 1.0,
 ) -> Estimate:
-    """The estimate of a sample's lines, better where rows inside the reach of the differences make it so.
+    """Return the estimate of a sample's lines, improved by sampling inside the reach of the differences.
 
-    The rows have the `stencil` of the sample; with another one, only agreement counts for the caller. Else a closer row
-    may accuse somebody because it lies on a single stair: lost digits around the reach are granted to its values, too,
-    and where it contradicts the sample, the bound contains both. `order` is that of the derivative; the sample's rows
-    are so much `wider` than usual.
+    The new samples have the sample's stencil; with another `stencil`, only agreement counts for the caller. Otherwise a
+    narrower stencil inside one step of a staircase would give a false mismatch: so digits lost around the reach are
+    granted to its values, too, and where it contradicts the sample, the bound contains both. `order` is that of the
+    derivative; the sample's steps are `wider` times the usual ones.
     """
     accusing, wide, places = stencil is None, estimate, np.arange(len(sample.step))
     shrink = wider * np.ones(len(places))
@@ -58,10 +58,11 @@ def closer_look(
 
 
 def wider_look(lines: Lines, sample: Sample) -> Sample:
-    """The sample, with wider rows on those of its lines that are conclusive only then.
+    """Return the sample, with wider steps on those lines that are conclusive only then.
 
     In low precision a function does not show a change by a coordinate that is much smaller than the others, such as a
-    bias after a few steps of training, or than one. A row as wide as that of a larger one has its finer steps as well.
+    bias after a few steps of training, or than one. Steps as wide as those of a larger coordinate include its finer
+    ones.
     """
     problem = lines.problem
     if problem.roundoff <= EPS64:
@@ -80,10 +81,10 @@ def wider_look(lines: Lines, sample: Sample) -> Sample:
 
 
 def reach(lines: Lines, sample: Sample) -> Array:
-    """Over what lengths (k, l), or (k, 1), the function's terms vary along the lines of a sample: its steps at least.
+    """Lengths (k, l), or (k, 1), over which the function's terms vary along the lines of a sample: at least its steps.
 
-    In low precision, where a coordinate is far smaller than the others, its own size says little: a wider row counts up
-    to the radius within which it is smooth.
+    In low precision the size of a coordinate that is far smaller than the others says little: wider steps count up to
+    the radius within which the function is smooth.
     """
     problem, steps = lines.problem, sample.step[:, None]
     if problem.precision <= EPS64:
@@ -95,12 +96,12 @@ def reach(lines: Lines, sample: Sample) -> Array:
 
 
 def widened(lines: Lines, sample: Sample) -> Array:
-    """By how much wider than usual the rows of a sample are, (k,); `wider_look` makes them so in low precision only."""
+    """Ratio (k,) of the sample's steps to the usual ones; above 1 only in low precision, after `wider_look`."""
     if lines.problem.roundoff <= EPS64:
         return np.ones(len(sample.step))
     return np.maximum(sample.step / _usual_steps(lines, sample, lines.problem.point), 1.0)
 
 
 def _usual_steps(lines: Lines, sample: Sample, point: Array) -> Array:
-    """The largest steps (k,) of a sample's rows around a point (n,)."""
+    """The usual largest steps (k,) of a sample's lines around a point (n,)."""
     return largest_steps(point, lines.directions, sample.stencil, eps=lines.problem.roundoff)

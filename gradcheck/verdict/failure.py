@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict, told_apart
 
 Completion: TypeAlias = Callable[[], "tuple[str, Result] | None"]
-"""Gives the message and the result of a mismatch; None where they are not to be had any more."""
+"""Returns the message and the result of a mismatch; None where they are no longer available."""
 
 
 class GradientInconclusive(AssertionError):
@@ -21,19 +21,19 @@ class GradientInconclusive(AssertionError):
 
 
 class GradientUnconnected(GradientInconclusive):
-    """A variable that was listed has no gradient, and nothing changes with it."""
+    """A listed variable has no gradient, and changing it changes nothing."""
 
 
 class InconclusiveWarning(UserWarning):
-    """A part of the derivatives could not be compared."""
+    """Some of the derivatives could not be compared."""
 
 
 class UnconnectedWarning(UserWarning):
-    """A variable that was listed has no gradient, and nothing changes with it."""
+    """A listed variable has no gradient, and changing it changes nothing."""
 
 
 class MismatchWarning(UserWarning):
-    """A gradient is wrong, and the code that takes it goes on."""
+    """A gradient is wrong; the code that computes it goes on."""
 
 
 class GradientMismatch(AssertionError):
@@ -45,15 +45,15 @@ class GradientMismatch(AssertionError):
         self._completion: tuple[Completion, str] | None = None
 
     def complete_when_read(self, completed: Completion, otherwise: str) -> None:
-        """Puts off what takes long until somebody reads: `completed` gives the whole message and result.
+        """Defer expensive work until the message or the result is read: `completed` returns both.
 
-        Where it gives None, as it is too late, the message ends with `otherwise`.
+        Where it returns None, because it is too late, the message ends with `otherwise`.
         """
         self._completion = completed, otherwise
 
     @property
     def result(self) -> Result | None:
-        """What the check found."""
+        """The result of the check, completed first if need be."""
         self._complete()
         return self._result
 
@@ -71,7 +71,7 @@ class GradientMismatch(AssertionError):
 
 
 class GradientRaises(GradientMismatch):
-    """The function is computed, its derivative throws."""
+    """The function can be computed, but its derivative raises an exception."""
 
 
 class GradientWrongShape(GradientMismatch):
@@ -87,7 +87,7 @@ class GradientPartial(GradientMismatch):
 
 
 class GradientNonFinite(GradientMismatch):
-    """NaN or Inf at a smooth, finite point."""
+    """NaN or infinity at a point where the function is smooth and finite."""
 
 
 class GradientWrongValue(GradientMismatch):
@@ -99,7 +99,7 @@ class GradientOutsideSubdifferential(GradientMismatch):
 
 
 class GradientWrongUpdate(GradientMismatch):
-    """A training step moves a variable otherwise than by its gradients."""
+    """A training step moves a variable differently from what its gradients imply."""
 
 
 class GradientModesDisagree(GradientMismatch):
@@ -145,13 +145,13 @@ ARGUMENT_REMEDIES = REMEDIES | {
     Kind.WRONG_VALUE: "correct gradient=, which has to be the gradient of the sum of f's outputs, in the "
     "precision of the inputs.",
 }
-"""The same about a gradient that the caller gave as an argument; TensorFlow differentiates that at order 2."""
+"""The remedies for a gradient that the caller gave as an argument; at order 2 TensorFlow differentiates it."""
 
 
 def failure(name: str, result: Result, label: str = "autodiff", *, argument: bool = False) -> str:
-    """The message of a mismatch, for the function `name`; several lines, the most severe kind first.
+    """Return the message of a mismatch, for the function `name`; several lines, the most severe kind first.
 
-    `label` says whose gradient was compared with the estimate; `argument`, whether the caller gave it as `gradient=`.
+    `label` names the gradient that was compared with the estimate; `argument`: the caller gave it as `gradient=`.
     """
     noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
     lines = [f"the {noun} of {name} is wrong", ""]
@@ -165,7 +165,7 @@ def failure(name: str, result: Result, label: str = "autodiff", *, argument: boo
 
 
 def doubt(name: str, result: Result) -> str:
-    """The message where first order is inconclusive everywhere, or partly."""
+    """Return the message for a first order that is wholly or partly inconclusive."""
     lines = [f"the check of the gradient of {name} is inconclusive", ""]
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]

@@ -1,18 +1,18 @@
 """The false-positive filters between a suspicion and a mismatch.
 
-A comparison outside the bounds of both tableaus is a suspicion. Each filter knows one way in which a right derivative
-comes to look wrong (the last one: how a wrong one comes to look right) and changes the verdicts that this explains.
-First derivatives have a list, and second derivatives two, beside differences of gradients and beside differences of
-values, both of which end with the same search for swings. The order within a list:
+A comparison outside the bounds of both tableaus is a suspicion. Each filter knows one way in which a correct derivative
+looks wrong (the last one: how a wrong one looks correct) and changes the verdicts that this explains. There is one list
+for first derivatives, and two for second derivatives, compared with differences of gradients and with differences of
+values; both end with the same search for oscillation. The order within a list:
 
-1. What concerns autodiff's own rounding: what cancelled terms leave, and a low precision (for first derivatives later:
-   a tie that it makes is a kink).
-2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
-3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
-   verdicts replace those of a smooth function.
-4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show,
-   terms that only autodiff shows. Then the edge of the domain names the reason of what is inconclusive by then, and
-   NaN is no longer that where the function is finite. Last, what agrees in low precision alone is a mismatch.
+1. Autodiff's own rounding: the residue of cancelled terms, and low precision (for first derivatives later: a tie that
+   it creates is a kink).
+2. The sampled steps: finer ones show what the usual ones aliased, or that an apparent kink is none.
+3. The kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose verdicts replace
+   those of a smooth function.
+4. Expensive searches for the remaining mismatches: staircases, kinks that only oblique directions show, terms that only
+   autodiff shows. Then the edge of the domain becomes the reason of what is still inconclusive, and NaN a mismatch
+   where the function is finite. Last, what agrees in low precision only is a mismatch.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from gradcheck.verdict.swing import swings
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, LEFT, Comparison, confirmed
 
 FLAT = 4
-"""A function that is constant on so many of the finest steps may be a staircase."""
+"""A function that is constant on this many of the finest steps may be a staircase."""
 
 CLOSER = 2.0**-14
-"""A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
+"""Steps scaled by this step over no stair of moderate size, and still resolve a second derivative."""
 
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What is left where terms cancel agrees up to their rounding, which is next to zero where nothing is left."""
+    """Accept errors up to the rounding of cancelled terms; where nothing else is left, they are next to zero."""
     small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff)
     return _allowed(comparison, small, np.maximum(comparison.allowed, evidence.residue))
 
 
 def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """What a low precision loses of a right derivative is seen against its float64 form."""
+    """Accept the error of low precision in a correct derivative, measured against its float64 form."""
     if evidence.lines.problem.in_float64 is None:
         return comparison
     allowed = comparison.allowed + EXCLUSION * evidence.own.lost
@@ -74,10 +74,10 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Agreement only within the rounding error of a low precision is a mismatch if the formula is wrong in float64.
+    """Reject agreement within the rounding of low precision if the formula is wrong in float64.
 
-    Without such a form it is inconclusive beyond what a first look states, unless it is next to zero. So it is beyond a
-    given tolerance.
+    Without a float64 form, agreement beyond what a first look states is inconclusive, unless it is next to zero. So is
+    agreement beyond a given tolerance.
     """
     precision, tolerance = evidence.lines.problem.precision, evidence.lines.tolerance
     difference, bound, wanted = comparison.difference, comparison.bound, tolerance.of(comparison.difference)
@@ -99,7 +99,7 @@ def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Compariso
 
 
 def _allowed(comparison: Comparison, mask: Array, allowed: Array) -> Comparison:
-    """The comparison, which agrees where `mask` says so as more is allowed: of a zero, that is next to zero."""
+    """Mark the entries in `mask` as agreeing, since more is `allowed`; for a zero, that much is next to zero."""
     zero = mask & (np.abs(comparison.difference) <= comparison.bound)
     little = np.where(zero, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
     more = replace(comparison, allowed=np.where(mask, allowed, comparison.allowed), little=little)
@@ -107,7 +107,7 @@ def _allowed(comparison: Comparison, mask: Array, allowed: Array) -> Comparison:
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a row a million times finer shows no kink, there is none to excuse a value: that row's verdict counts."""
+    """Withdraw kinks that steps a million times finer do not show: there the verdict of the finer sample counts."""
     rough, confirmed_rough = (np.isin(sides[0].kind, ROUGH) for sides in (evidence.coarse_sides, evidence.sides))
     withdrawn = rough & ~confirmed_rough
     if not withdrawn.any():
@@ -117,16 +117,16 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
 
 
 def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
+    """Excuse mismatches at a jump discontinuity: it has no derivative, and a small one may have passed for noise."""
     return comparison.excused(evidence.nearest == Smoothness.JUMP, Reason.JUMP)
 
 
 def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10.
+    """Excuse mismatches at a kink that only finer steps show: the usual ones miss |x - 1e10 x**2| at 0 and 1e-10.
 
-    A finer row of what is differenced may show it where that of the function's values loses it in its own rounding, or
-    the usual row does once it is granted the digits that it is seen to have lost, unless the finer one shows it to be
-    smooth; either counts if autodiff's slope is one of those that it allows.
+    A finer sample of the differenced quantity may show a kink that one of the function's values loses in its own
+    rounding. So may the usual sample once it is granted the digits that it has lost, unless the finer one shows it to
+    be smooth. Either counts if autodiff's slope is one that it allows.
     """
     sample, allowed, finer = evidence.samples[0], np.zeros(comparison.verdict.shape, bool), classify(evidence.finer)
     lost = rounding_of(sample).values[-1]
@@ -139,7 +139,7 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where only the curvature of what is differenced jumps, the one-sided slopes are the better estimate."""
+    """Estimate by the one-sided slopes where only the curvature of the differenced quantity jumps."""
     side, sample = evidence.sides[0], evidence.samples[0]
     jump = (side.kind == Smoothness.CURVATURE_JUMP) & comparison.where(Verdict.INCONCLUSIVE)
     if not jump.any():
@@ -152,7 +152,7 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where one-sided slopes differ, autodiff has to lie between them; jumps and infinite slopes are inconclusive."""
+    """Require autodiff to lie between one-sided slopes that differ; jumps and infinite slopes are inconclusive."""
     first, second = evidence.sides
     slack = evidence.own.beside(*interval(first)) + evidence.lines.tolerance.of(comparison.difference)
     kinked = first.kind == Smoothness.KINK
@@ -177,9 +177,9 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def doubtful_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Slopes that differ by more than their bounds, though not on all steps, may be those of a kink.
+    """Excuse values between slopes that differ by more than their bounds, though not on all steps: maybe a kink.
 
-    That of 1.62 + 3e-12 * max(x, 0.6) shows on the coarse steps alone; on the others rounding hides it.
+    The kink of 1.62 + 3e-12 * max(x, 0.6) shows on the coarse steps only; on the others rounding hides it.
     """
     side = evidence.sides[0]
     doubt = side.left_bound + side.right_bound
@@ -189,9 +189,9 @@ def doubtful_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where the quantity is constant around the point and the slope of a wide step is autodiff's, it is a staircase.
+    """Excuse a staircase: the quantity is constant around the point, and autodiff's slope is that of a wide step.
 
-    A gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
+    A gradient that is computed from a value near one, as y (1 - y), is a staircase for its own differences.
     """
     sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.lines.problem.point
     flat = _flat_steps(sample)
@@ -205,10 +205,10 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A kink along which the axes are flat, which random directions beside them show, excuses what takes part in it.
+    """Excuse entries that take part in a kink along which the axes are flat, and which oblique directions show.
 
-    A line does where the slope jumps otherwise along the same directions without its coordinates. Coordinates that
-    kink by themselves stay put.
+    A line takes part if the jump of the slope along the same directions changes without its coordinates. Coordinates
+    that kink by themselves are held fixed.
     """
     lines, sample = evidence.everywhere
     wrong = comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
@@ -236,10 +236,11 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where autodiff's values swing from neighbour to neighbour, they follow a term that the differences do not show.
+    """Excuse values that oscillate from neighbour to neighbour: autodiff follows a term that the differences miss.
 
-    What oscillates between the steps and is small beside other terms, as sin(x) in sin(x) + x**2 at 2e7, is rounding
-    for the row. Values that are wrong by a formula, everywhere, on one side or alone, keep their distance to it.
+    An oscillation between the steps that is small beside other terms, as sin(x) in sin(x) + x**2 at 2e7, is rounding to
+    the estimate. Values that a wrong formula gives, everywhere, on one side or at one point, keep their distance from
+    it.
     """
     suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
     if not suspects.any():
@@ -252,14 +253,14 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where the function is not finite on the finest steps of either side, that is why nothing could be said."""
+    """Give NOT_FINITE as the reason where the function is finite on none of the finest steps of either side."""
     nowhere = ~np.isfinite(_beside(evidence.samples[0])).any(axis=1)
     inconclusive = comparison.where(Verdict.INCONCLUSIVE)
     return comparison.marked(inconclusive & nowhere, Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
 
 
 def no_number(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """NaN is no derivative of what is finite at the point and beside it, whatever kind of point that is."""
+    """Make NaN a mismatch where the function is finite at the point and beside it, whatever kind of point that is."""
     return without_nan(comparison, evidence.samples[0])
 
 
@@ -272,16 +273,16 @@ def without_nan(comparison: Comparison, *samples: Sample) -> Comparison:
 
 
 def _beside(sample: Sample) -> Array:
-    """The values on the finest steps, to both sides, (k, steps, c)."""
+    """The values on the finer half of the steps, on both sides, (k, steps, c)."""
     fine = sample.stencil.count // 2
     return np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)
 
 
 def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A second derivative counts only where the values resolve the first one along the same line.
+    """Excuse second derivatives along lines on which the values do not resolve the first derivative.
 
-    Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
-    the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
+    Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every sampled
+    point, and differences of it say nothing. A function that is constant up to rounding has a known slope.
     """
     problem, lines = evidence.lines.problem, replace(evidence.lines, gradients=False)
     resolved = np.ones((len(lines.directions), 1), bool)
@@ -293,9 +294,9 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Second differences of values count against autodiff only if a closer row says the same.
+    """Excuse mismatches with second differences of values that closer steps do not confirm.
 
-    The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
+    The usual steps may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
     """
     closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
     same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
@@ -304,7 +305,7 @@ def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Values that are constant around the point, but not on the whole row, have no curvature to compare with."""
+    """Excuse values that are constant around the point, but not on all steps: they show no curvature."""
     sample = evidence.samples[1]
     return comparison.excused((_flat_steps(sample) >= FLAT) & ~constant(sample), Reason.STAIRCASE)
 
@@ -315,7 +316,7 @@ def _column(lines: Lines, column: int, points: Array) -> Array:
 
 
 def _flat_steps(sample: Sample) -> Array:
-    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, c)."""
+    """Number (k, c) of finest steps on which the values at both sides equal the one at the point."""
     centre = sample.values[:, :1]
     same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
     return np.asarray(np.logical_and.accumulate(same, axis=1).sum(axis=1))
@@ -325,7 +326,7 @@ def _flat_steps(sample: Sample) -> Array:
 class Filter:
     """A filter with its name; its docstring is the reason for what it changes.
 
-    It is asked only while an entry has the verdict `on` (None: always), and, if it is for `nonsmooth` functions, not
+    It is applied only while an entry has the verdict `on` (None: always), and, if it is for `nonsmooth` functions, not
     where the function promises to be smooth at the point.
     """
 
@@ -352,7 +353,7 @@ FIRST_ORDER = (
     Filter("no number", no_number, on=Verdict.INCONCLUSIVE),
     Filter("beyond a first look", beyond_a_first_look, on=Verdict.AGREE),
 )
-"""For first derivatives."""
+"""The filters for first derivatives."""
 
 GRADIENT_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
@@ -364,16 +365,16 @@ GRADIENT_DIFFERENCES = (
     Filter("small kink", small_kink, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
 )
-"""For second derivatives beside differences of gradients, before `SWING`."""
+"""The filters for second derivatives compared with differences of gradients, applied before `SWING`."""
 
 SWING = (Filter("hidden swing", hidden_swing),)
-"""What this excuses are autodiff's own values, and sums of them with it."""
+"""Marks autodiff's own values, and sums of them, as unresolved; runs last."""
 
 VALUE_AGREEMENT = (
     Filter("cancelled terms", cancelled_terms),
     Filter("low precision", low_precision),
 )
-"""For what agrees with second differences of values."""
+"""The filters for second differences of values where only their agreement counts."""
 
 VALUE_DIFFERENCES = (
     *VALUE_AGREEMENT,
@@ -381,11 +382,11 @@ VALUE_DIFFERENCES = (
     Filter("locally constant", locally_constant),
     *SWING,
 )
-"""For second derivatives beside second differences of values."""
+"""The filters for second derivatives compared with second differences of values."""
 
 
 def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filter]) -> Comparison:
-    """The comparison after all filters of a list, in its order."""
+    """Apply all filters of a list, in its order."""
     for each in filters:
         smooth = each.nonsmooth and evidence.lines.problem.smooth
         if not smooth and (each.on is None or comparison.any(each.on)):

@@ -1,4 +1,4 @@
-"""First derivatives beside their estimates: quickly, and closely where that leaves a doubt."""
+"""Compare first derivatives with their estimates: quickly, and closely where that leaves a doubt."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, 
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
     """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
-    Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
-    closely, first with these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m).
-    Raises DerivativeRaisedError and WrongShapeError.
+    Lines on which everything agrees with a tight estimate from few values are done; the others are compared closely,
+    first from these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m). Raises
+    DerivativeRaisedError and WrongShapeError.
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
@@ -59,9 +59,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
 
 
 def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
-    """The closer look, of which an agreement is inconclusive if it is beyond what a first look states for a right one.
+    """Return the closer comparison, with agreement made inconclusive beyond what a first look states for a correct one.
 
-    Of subgradients, and of what is next to zero, a first look states nothing.
+    Subgradients and derivatives next to zero are exempt: a first look states nothing about them.
     """
     stated = np.abs(quick.autodiff - quick.difference) <= GRANTED * quick.allowed
     zero = np.abs(closer.difference) <= EXCLUSION * closer.bound
@@ -70,7 +70,7 @@ def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
 
 
 def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
-    """Which values are finite neither at the point nor on any step of the first look: no closer one has any, either."""
+    """Entries that are finite neither at the point nor on any step of the first look; closer steps have none either."""
     blank = ~np.isfinite(comparison.difference) & ~np.isfinite(comparison.autodiff)
     places = np.flatnonzero(blank.any(axis=1))
     if len(places):
@@ -79,7 +79,7 @@ def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
 
 
 def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
-    """The same beside tight estimates from few values alone."""
+    """Compare gradients with tight estimates from few values."""
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     estimate = quick_estimate(partial(lines.sampled, QUICK), len(lines.directions))
@@ -89,10 +89,10 @@ def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
 def compare_gradients(
     lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
 ) -> Comparison:
-    """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
+    """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
-    Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
-    `moving` (n,) says how far the lines of the check, of which these may be a part, move each coordinate.
+    Cheap while everything agrees: autodiff's rounding, a second tableau and the filters are used only for the rest.
+    `moving` (n,): how far the lines of the whole check, of which these may be a part, move each coordinate.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
@@ -114,7 +114,7 @@ def compare_gradients(
 
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
-    """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
+    """Compare some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
     sample_here = sample.lines(doubtful)
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))

@@ -49,25 +49,25 @@ ULPS = 4.0
 
 DRAWS, FIRST_DRAWS = 8, 2
 SPREAD = 2.0
-"""The largest of eight draws may miss the largest possible one by this factor. After the first two no more are drawn
-where all values agree without them, or are too far off."""
+"""The largest of DRAWS perturbations may miss the largest possible one by this factor. After FIRST_DRAWS no more are
+drawn where all values agree without them, or are too far off."""
 
 LITTLE = 64.0
-"""A change by so many units in the last place of what is computed may be rounding alone."""
+"""A change by this many units in the last place of the computed values may be rounding alone."""
 
 BEYOND = QUICK.ratio**-QUICK.count
-"""A row that is smaller by this factor starts beyond the finest step of the one before."""
+"""Steps scaled by this start beyond the finest of the steps before."""
 
 FINEST = 3
-"""On so many of the finest steps a value that stands alone at the point keeps its distance."""
+"""Number of finest steps on which a value that is isolated at the point keeps its distance."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
+    """The derivatives that are compared: of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
 
-    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w; all of it,
-    or, along a single direction, its products with the vectors `left`, of which the last is that direction.
+    `gradients`: second derivatives are compared, so that the gradient of <w, f> is sampled, for the only cotangent w:
+    all of it, or, along a single direction, its products with the vectors `left`, the last of which is that direction.
     """
 
     problem: Problem
@@ -83,11 +83,11 @@ class Lines:
         return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
 
     def some(self, lines: Array | slice) -> Lines:
-        """The same for some of the directions."""
+        """These lines restricted to some of the directions."""
         return replace(self, directions=some_rows(self.directions, lines))
 
     def values(self, points: Array | LinePoints, problem: Problem | None = None) -> Array:
-        """The values (p, l) of <w, f> at points (p, n), or what is seen of its gradient, maybe of a perturbed problem.
+        """Return the values (p, l) of <w, f> at points (p, n), or its seen gradient, for this or a perturbed problem.
 
         Outputs of weight zero do not count, not even when they are not finite.
         """
@@ -104,7 +104,7 @@ class Lines:
         return seen(gradients, self.left)
 
     def twice(self, entries: Array, *, bounds: bool = False) -> Array:
-        """The second derivatives (k, 1) along each direction twice, or their bounds, of those that are seen (k, c)."""
+        """Return second derivatives (k, 1) along each direction twice, or their bounds, from the seen ones (k, c)."""
         if self.left is not None:
             return entries[:, -1:]
         weights = np.abs(self.directions) if bounds else self.directions
@@ -112,14 +112,14 @@ class Lines:
 
     @property
     def lengths(self) -> Array:
-        """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
+        """Step (c,) along each axis, or left vector, at which a coordinate has moved by its own magnitude."""
         sizes = magnitudes(self.problem.point)
         if self.left is None:
             return sizes
         return 1.0 / self.left.over(np.maximum, lambda vector, at: np.abs(vector) / sizes[at])
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
-        """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
+        """Sample all lines; `shrink` scales the usual steps of all, or of each line (k,)."""
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
@@ -129,9 +129,9 @@ class Lines:
         return with_limits(taken if self.left is None else replace(taken, floor=self._rounding_of_sums()))
 
     def _rounding_of_sums(self) -> Array:
-        """The rounding (c,) that the entries of a gradient bring into its products with the left vectors.
+        """Return the rounding (c,) that the entries of a gradient bring into its products with the left vectors.
 
-        Their roundings are taken to be as independent as their number makes them look.
+        The rounding errors of so many entries are taken to be independent.
         """
         assert self.left is not None
         (gradient,) = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
@@ -139,12 +139,12 @@ class Lines:
         return np.asarray(ULPS * self.roundoff * np.sqrt(sums))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
-        """A sample of the lines at some places with steps that are so much smaller than usual."""
+        """Sample the lines `places` with their usual steps scaled by `shrink`."""
         return self.some(places).sample(stencil, shrink=shrink)
 
 
 def some_rows(array: Array, rows: Array | slice) -> Array:
-    """Some of the rows; the array itself for all of them in their order, since a large one is dear to copy."""
+    """Return some of the rows; the array itself for all of them in order, since a large one is expensive to copy."""
     every = np.arange(len(array))
     return array if np.array_equal(every[rows], every) else array[rows]
 
@@ -158,9 +158,9 @@ def sample_values(
     shrink: Array | float = 1.0,
     eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+    """Sample the outputs, or `evaluate(points)`, on lines that stay in the sets of the inputs.
 
-    `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
+    `eps` is the unit roundoff of the evaluated quantity, by default that of the outputs.
     """
     eps = eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * _steps_inside(problem, directions, stencil, eps))
@@ -168,9 +168,9 @@ def sample_values(
 
 
 def _steps_inside(problem: Problem, directions: Array, stencil: Stencil, eps: float) -> Array:
-    """The largest steps (k,) of lines: those of a coordinate's own size beside an edge that is nearer than the finest.
+    """The largest steps (k,) of lines, by a coordinate's own size where the finest step would cross a nearer edge.
 
-    A tiny coordinate is taken for a larger one, which leaves the domain of log at 1e-300.
+    The usual steps take a tiny coordinate for a larger one, which leaves the domain of log at 1e-300.
     """
     point, steps = problem.point, largest_steps(problem.point, directions, stencil, eps=eps)
     if problem.smallest >= least_magnitude(typical_magnitude(point), eps):
@@ -186,11 +186,11 @@ def _steps_inside(problem: Problem, directions: Array, stencil: Stencil, eps: fl
 
 
 def with_limits(gradients: Sample) -> Sample:
-    """The sample with its limit at the point where a gradient at the point stands alone.
+    """Replace a gradient that is isolated at the point by the limit from both sides.
 
-    No derivative has a removable discontinuity (Darboux), so that such a gradient is wrong: that is for the first order
-    to find, and says nothing about differences between other points. Beside a kink, the means of both sides approach
-    the value at the point; here they keep away from it.
+    No derivative has a removable discontinuity (Darboux), so that such a gradient is wrong: the first order has to find
+    that, and it says nothing about differences between other points. Beside a kink, the means of both sides approach
+    the value at the point; here they keep their distance.
     """
     centre = gradients.values[:, :1]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -206,13 +206,13 @@ def with_limits(gradients: Sample) -> Sample:
 
 
 Sampled = Callable[[Array, Array], Sample]
-"""Samples the lines at some places with a light stencil, their steps smaller than usual by a factor each."""
+"""`sampled(places, shrink)` samples the lines `places` with a light stencil and steps scaled by `shrink`."""
 
 
 def quick_estimate(
     sampled: Sampled, lines: int, enough: Callable[[Estimate], Estimate] = lambda estimate: estimate
 ) -> Estimate:
-    """The first differences from few values, conclusive only where they are tight, or `enough` makes them so.
+    """Return first differences from few values, conclusive only where they are tight, or `enough` makes them so.
 
     Lines that only finer steps show to be smooth are sampled a second time within these.
     """
@@ -229,14 +229,14 @@ def quick_estimate(
 def first_look(
     sampled: Sampled, lines: int, enough: Callable[[Estimate], Estimate] = lambda estimate: estimate
 ) -> Estimate:
-    """The same, with a row beyond it where that sees nothing: among many coordinates some kink is near."""
+    """Extend `quick_estimate` beyond its finest step where it sees nothing: of many coordinates some kink is near."""
     estimate = quick_estimate(sampled, lines, enough)
     blind = ~sharp_beside(estimate, RELATIVE, axis=0).all(axis=1)
     return taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
 
 
 def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:
-    """The better of the estimate and one with smaller steps, on lines that are not tight where `shrink` is not NaN."""
+    """Improve the estimate with steps scaled by `shrink`, on lines that are not tight and where it is not NaN."""
     places = np.flatnonzero(~estimate.conclusive.all(axis=1) & np.isfinite(shrink))
     if not len(places):
         return estimate
@@ -245,13 +245,13 @@ def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate
 
 
 def sharp_beside(estimate: Estimate, share: float, axis: int) -> Array:
-    """Which entries are conclusive, or have a bound of this share of the largest conclusive one along an axis."""
+    """Entries that are conclusive, or whose bound is at most `share` of the largest conclusive value along `axis`."""
     largest = np.max(np.abs(estimate.value), axis=axis, keepdims=True, where=estimate.conclusive, initial=0.0)
     return np.asarray(estimate.conclusive | (estimate.bound <= share * largest))
 
 
 def slope_estimate(sample: Sample) -> Estimate:
-    """The first difference of a sample, constants included."""
+    """The first difference of a sample, conclusive also where the sample is constant."""
     return with_constants(first_difference(sample), sample)
 
 
@@ -262,9 +262,9 @@ def curvature_estimate(values: Sample) -> Estimate:
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
-    """A function that is constant on the whole row has the derivative zero in any precision.
+    """Make the derivative zero of a function that is constant on all steps conclusive, in any precision.
 
-    Unless a perturbation of its inner values moves it: then it is constant for want of digits.
+    Unless perturbing its inner values moves it: then it is constant because digits are lost.
     """
     if estimate.conclusive.all():
         return estimate
@@ -274,7 +274,7 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
 
 
 def scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
-    """Conclusive also where the bound is such a share of the function's own size over the product of the two steps.
+    """Make estimates conclusive also where the bound is at most `share` of |f| over the product of the two steps.
 
     A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
     """
@@ -288,23 +288,23 @@ def scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: fl
 
 
 def ulp_rounding(autodiff: Array, precision: float) -> Array:
-    """The rounding that every autodiff value is granted without being measured."""
+    """The rounding that is granted to every autodiff value without measurement."""
     finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
     granted: Array = 2 * ULPS * precision * finite
     return granted
 
 
 Settled = Callable[[Sample], bool]
-"""Whether autodiff's values agree with a sample's estimates, or are too far off for any rounding to be the reason."""
+"""Whether autodiff's values agree with a sample's estimates, or are too far off for rounding to be the cause."""
 
 
 def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tuple[Sample, ...]:
-    """Samples of the lines whose values are no better than a perturbation of what they are computed from lets them be.
+    """Raise the error floor of samples of the lines to the effect of perturbing inner values.
 
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
-    gradient, so that the backward pass of each operation is perturbed, too. Its forward pass is where the problem
-    reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
-    them. Comparisons hold: another branch is no rounding. Few perturbations are `enough` where all samples say so.
+    gradient, so that the backward pass of each operation is perturbed, too. For gradients the forward pass is perturbed
+    only where the problem reaches its inner values: elsewhere that would break ties, which moves a gradient but not a
+    value. Comparisons are held: another branch is no rounding. Two draws do if `enough` holds for all samples.
     """
     point, changes = lines.problem.point[None, :], list[Array]()
     plain, chosen = lines.values(point)[0], None
@@ -326,7 +326,7 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
 
 @contextmanager
 def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> Iterator[Problem]:
-    """A problem whose inner values are perturbed in the block: not those of its forward pass if `choices` is None.
+    """Perturb the inner values of a problem in the block; those of its forward pass only with `choices`.
 
     A problem that reaches its inner values perturbs these itself.
     """
@@ -338,9 +338,9 @@ def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> It
 
 
 def inner_rounding(lines: Lines, sample: Sample, places: Array, draw: int) -> Array:
-    """How far a perturbation of inner values moves the values at some points of a sample, (k, places, m).
+    """Return the change (k, places, m) of a sample's values at some points when inner values are perturbed.
 
-    It may take another branch: away from the point a tie is there by chance, and rounding decides it.
+    Other branches may be taken: away from the point a tie is there by chance, and rounding decides it.
     """
     offsets = sample.step[:, None] * sample.stencil.offsets[places]
     points, plain = LinePoints.on(lines.problem.point, lines.directions, offsets), sample.values[:, places]

@@ -1,4 +1,4 @@
-"""The rounding of autodiff's own values, measured beside the point once there is a suspicion."""
+"""Measure the rounding of autodiff's own values beside the point, once there is a suspicion."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from gradcheck.verdict.lines import DRAWS, Lines, Settled, ulp_rounding
 from gradcheck.verdict.tables import EXCLUSION, GROSS
 
 Derivative = Callable[[Problem, Array], Array]
-"""Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
+"""Returns autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
 
 POINTS, FIRST_POINTS = 4, 1
-"""So many perturbed points are tried; after the first no more where every value that is off is grossly off beside that.
-"""
+"""Numbers of perturbed points. After the first, no more are tried where every value that is off is grossly off beside
+the change there."""
 
 NEXT = 64.0
-"""Neighbours lie within so many units in the last place."""
+"""Distance of the neighbours, in units in the last place."""
 
 NEAR = 2.0**-8
-"""How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
+"""Relative distance of the neighbours at which the rounding of a low-precision derivative is compared."""
 
 NEIGHBOURS = 6
 """The number of neighbours at which the rounding error of a low-precision derivative is measured."""
 
 TOGETHER = (1, 2)
-"""So many units in the last place do all coordinates move alike on either side."""
+"""Units in the last place by which all coordinates move alike, on either side."""
 
 HELD = 2.0**-6
 """A value that moves by no more than this share of itself is still on the same side of all ties."""
 
 SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
-"""How far, in roundings, the points lie that tell both sides apart."""
+"""Distances, in roundings, of the points that tell the two sides apart."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Autodiff's derivatives around the point, as `derivative` takes them, each only once; a draw or point a row."""
+    """Autodiff's derivatives around the point, from `derivative`, each taken only once; one draw or point per row."""
 
     problem: Problem
     derivative: Derivative
 
     @cached_property
     def first_ulps(self) -> Array:
-        """The values when everything moves by one unit in the last place, of the first draw."""
+        """The values of the first draw, in which everything moves by one unit in the last place."""
         return self._perturbed(range(FIRST_POINTS), np.ones)
 
     @cached_property
     def ulps(self) -> Array:
-        """The same with more draws."""
+        """The values of all such draws."""
         return np.concatenate([self.first_ulps, self._perturbed(range(FIRST_POINTS, POINTS), np.ones)])
 
     @cached_property
@@ -72,7 +72,7 @@ class Surroundings:
     def together(self) -> Array:
         """The values when all coordinates move alike by some units in the last place, so that equal ones stay equal.
 
-        They lie on either side of the point, (2, points, …), which is none of them: a value may be wrong there alone.
+        They lie on either side of the point, (2, points, …), and not at it: a value may be wrong there alone.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             return self._on_either_side(2 * self.problem.precision * self.problem.point, TOGETHER)
@@ -85,7 +85,7 @@ class Surroundings:
         return self._on_either_side(moves, SIDES)
 
     def _on_either_side(self, moves: Array, distances: Iterable[float]) -> Array:
-        """The values at so many times the moves (n,) from the point, one way and the other, (2, points, …)."""
+        """The values at multiples (`distances`) of `moves` (n,) from the point, on either side, (2, points, …)."""
         problem = self.problem
         return np.array(
             [[self.derivative(problem, problem.point + way * far * moves) for far in distances] for way in (1, -1)]
@@ -93,14 +93,14 @@ class Surroundings:
 
     @cached_property
     def beside_float64(self) -> tuple[Array, Array] | None:
-        """The gaps to the values of the float64 form, and those of that form perturbed; None where it has none."""
+        """The gaps to the values of the float64 form, and the perturbed values of that form; None without one."""
         form = self.problem.in_float64
         if form is None:
             return None
         try:
             with np.errstate(invalid="ignore", over="ignore"):
                 moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
-                # The distance to other formulas is no rounding.
+                # The distance to another formula is no rounding.
                 same = form.same_gradients
                 gaps = gaps_to_float64(self.problem, self.derivative, NEIGHBOURS) if same else np.zeros_like(moved[:1])
         except (DerivativeRaisedError, WrongShapeError):
@@ -108,13 +108,13 @@ class Surroundings:
         return gaps, moved
 
     def _perturbed(self, draws: range, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
-        """The values at inputs that all move by so many units in the last place, up or down.
+        """Return the values at inputs that all move by some units in the last place, up or down.
 
-        Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
-        are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
-        all points near. What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so
-        that of one part 1 - y * y may have lost the digits that differences of the other part show. A kernel that is
-        right for a matrix beside the given one, such as an inverse or a determinant, is off by its condition number.
+        Inner values, where they can be reached, and the cotangents between gradient functions are perturbed as well,
+        differently each time: cancelling terms leave the rounding of each, which may be alike at all points nearby.
+        What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so that one part of
+        1 - y * y may have lost the digits that differences of the other part show. A kernel that is correct for a
+        matrix beside the given one, such as an inverse or a determinant, is off by its condition number.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(draws.stop):
@@ -133,10 +133,10 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class OwnRounding:
-    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
+    """The rounding of autodiff's own values, measured beside the point; all arrays are (k, c).
 
-    `around` took the values `autodiff`, or those of which `seen` makes them. `granted` is the rounding that is not
-    measured.
+    `around` took the values `autodiff`, or those that `seen` maps to them. `granted` is the rounding that is granted
+    without measurement.
     """
 
     around: Surroundings
@@ -145,22 +145,22 @@ class OwnRounding:
     seen: Callable[[Array], Array] | None = None
 
     def moved(self, outside: Array) -> Array:
-        """How far the values move when everything moves by one unit in the last place, by few draws if that is little.
+        """Return how far the values move when everything moves by one unit in the last place.
 
-        It is little beside what every value that is `outside` of where it should be is off by. Where that is infinity
-        for all of them, nothing is drawn.
+        The first draw is enough if its changes are small beside the distances (`outside`) of all values from where they
+        should be. If all of these are infinite, nothing is drawn.
         """
         off = outside > EXCLUSION * self.granted
         if off.any() and np.isinf(outside[off]).all():
             return np.zeros(off.shape)
         few = self._change(self.around.first_ulps)
-        moved = np.where(few > 0, few, np.max(few, initial=0.0))  # one that stayed might move as far as another
+        moved = np.where(few > 0, few, np.max(few, initial=0.0))  # a value that stayed might move as far as another
         far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
         return few if enough else self._change(self.around.ulps)
 
     def settled(self, estimated: Callable[[Sample], Estimate]) -> Settled:
-        """Whether the values agree with what a sample is estimated to give, or are too far off for rounding to be why.
+        """Return a test whether values agree with a sample's estimate, or are too far off for rounding to be the cause.
 
         A sample that no perturbation of its inner values has moved may be moved by the next one.
         """
@@ -180,29 +180,29 @@ class OwnRounding:
 
     @cached_property
     def lost(self) -> Array:
-        """How much of the values a low precision may lose, by two measures; zero where there is no float64 form.
+        """How much of the values low precision may lose, by two measures; zero without a float64 form.
 
-        The gap to the float64 form varies around the point: rounding changes from point to point even where an ulp does
-        not show it (1 - cos(x)**2 near 0); a wrong formula is wrong by as much at the neighbours. And that form itself
-        moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
-        (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
+        First, the variation of the gap to the float64 form around the point: rounding changes from point to point even
+        where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is as wrong at the neighbours. Second, the
+        change of that form when its inner values are perturbed by low-precision roundings: as much may be lost at all
+        points nearby (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
         """
         if self.around.beside_float64 is None:
             return np.zeros(self.autodiff.shape)
         gaps, moved = map(self._of, self.around.beside_float64)
         with np.errstate(invalid="ignore", over="ignore"):
-            # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
+            # Compared with one another, since perturbed forms have no custom gradient, which the form itself may have.
             return _largest(np.abs([*(gaps - gaps[0]), *(moved - moved[0])]))
 
     @cached_property
     def in_float64(self) -> Array | None:
-        """The values by the same formulas in float64; None where there is no such form, or it has others."""
+        """The values by the same formulas in float64; None without such a form, or if its formulas differ."""
         taken = taken_in_float64(self.around.problem, self.around.derivative)
         return taken if taken is None or self.seen is None else self.seen(taken)
 
     @cached_property
     def neighbours(self) -> Array:
-        """The values a little farther off, a draw a row."""
+        """The values a little farther off, one draw per row."""
         return self._of(self.around.neighbours)
 
     def at(self, point: Array) -> Array:
@@ -211,17 +211,17 @@ class OwnRounding:
         return taken if self.seen is None else self.seen(taken)
 
     def beside(self, low: Array, high: Array) -> Array:
-        """The rounding of values that should lie between `low` and `high`.
+        """Return the rounding of values that should lie between `low` and `high`.
 
-        What can be blamed on rounding scatters at the neighbours, too: it is no more than what the farthest of them
-        misses the interval by. A value that stands alone, among neighbours inside, is wrong; so is one that all
-        neighbours on one side share, and none on the other: there a formula changes.
+        Rounding scatters the values at the neighbours, too: it is at most the distance of the farthest of them from the
+        interval. A value that stands alone, among neighbours inside, is wrong; so is one that all neighbours on one
+        side share, and none on the other: there a formula changes.
         """
         with np.errstate(invalid="ignore"):
             outside = _outside(self.autodiff, low, high)
             moved = self.moved(outside)
             rounding = np.maximum(self.granted, moved)
-            # What is too far off for any excuse needs no neighbours; beside a float64 form more is added to it.
+            # Values that are too far off for any excuse need no neighbours; with a float64 form, more is granted.
             within = (self.around.problem.in_float64 is not None) | (outside <= EXCLUSION * (rounding + (high - low)))
             excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)
             if not excused.any():
@@ -234,13 +234,13 @@ class OwnRounding:
 
     @cached_property
     def _held(self) -> Array:
-        """How far the values move on one side of the point while ties hold; nothing where they leave that at it."""
+        """How far the values move on one side of the point while ties hold; zero where they leave that at the point."""
         sides = np.array([self._of(side) for side in self.around.together])
         left = np.max(np.abs(sides[:, 0] - self.autodiff), axis=0) > HELD * np.abs(self.autodiff)
         return np.where(left, 0.0, _largest(np.ptp(sides, axis=1)))
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
-        """Where the values miss the interval as that at the point does on one side, and do not on the other."""
+        """Where the values on one side miss the interval as that at the point does, and those on the other do not."""
         sides = [self._of(side) for side in self.around.sides]
         own, beside, near = (
             np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides, self.neighbours)
@@ -252,7 +252,7 @@ class OwnRounding:
         def inside(missed: Array) -> Array:
             return np.asarray(np.abs(missed) <= np.abs(own) / 8)
 
-        # What cancels leaves nothing or a rounding, maybe on one side each; perturbed inside, it leaves anything.
+        # Cancelled terms leave zero or a rounding, maybe on one side each; perturbed inside, they leave anything.
         two_values = np.all(alike(near) | inside(near), axis=0)
         one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
         return np.asarray(two_values & np.any(one & none[::-1], axis=0))
@@ -271,18 +271,18 @@ def _is_complex(output: Any) -> bool:
 
 
 def _largest(changes: Array) -> Array:
-    """The largest finite change of each value, of a draw or point a row."""
+    """The largest finite change of each value over all rows."""
     return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
 
 
 def _outside(values: Array, low: Array, high: Array) -> Array:
-    """By how much values lie outside of an interval; infinitely if they are not finite."""
+    """The distance of values from an interval; infinite if they are not finite."""
     beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
     return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
 
 
 def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
-    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each."""
+    """The low-precision derivative minus the float64 form's, at the point and at so many `neighbours`, one per row."""
     form = problem.in_float64
     assert form is not None
     rng, size = np.random.default_rng(0), problem.point.size
@@ -292,7 +292,7 @@ def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -
 
 
 def taken_in_float64(problem: Problem, derivative: Derivative) -> Array | None:
-    """The derivative of the float64 form at the point; None where there is none, or it has other formulas."""
+    """The derivative of the float64 form at the point; None without such a form, or if its formulas differ."""
     form = problem.in_float64
     if form is None or not form.same_gradients:
         return None
@@ -304,7 +304,7 @@ def taken_in_float64(problem: Problem, derivative: Derivative) -> Array | None:
 
 
 def slopes(cotangents: Array, directions: Array) -> Derivative:
-    """Autodiff's derivatives (k, l) of <w, f> along directions."""
+    """Return the function that takes autodiff's derivatives (k, l) of <w, f> along directions."""
     return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
 
 

@@ -1,4 +1,4 @@
-"""Random probes of a Jacobian from both sides: autodiff's products beside an estimate, and what an error would show."""
+"""Random probes of a Jacobian from both sides: autodiff's products, an estimate, and the errors that would show."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gradcheck.verdict.resolution import shares_of, unseen
 from gradcheck.verdict.tables import EXCLUSION, LEFT, Comparison, Tolerance
 
 SMALL = 24
-"""Up to so many coordinates (outputs) a close look takes them one by one."""
+"""Up to this many coordinates (outputs) a close look takes one by one."""
 
 FAINT = 1e-6
-"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
+"""A first look takes up to `SMALL` coordinates (outputs) together if each shows an error of this share of itself.
 
-In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
+Below float64, where roundings add up in a sum, the square root of the unit roundoff: 2.4e-4 in float32.
 """
 
 SCATTER = 4.0
@@ -33,7 +33,7 @@ SCATTER = 4.0
 
 @dataclass(frozen=True)
 class PulledBack:
-    """Cotangents (l, m), and autodiff's products with them (l, n); `rounded` takes the rounding errors of these."""
+    """Cotangents (l, m), and autodiff's products with them (l, n); `rounded` measures the products' rounding errors."""
 
     weights: Array
     pulled: Array
@@ -41,13 +41,13 @@ class PulledBack:
 
     @cached_property
     def gaps(self) -> Array | None:
-        """The rounding errors (l, n) of the products in low precision; None where they cannot be told."""
+        """The rounding errors (l, n) of the products in low precision; None where they cannot be measured."""
         return self.rounded()
 
 
 @dataclass(frozen=True)
 class Probes:
-    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+    """`directions` (k, n), their coordinates if single, and where the gradient is `finite` (n,); the rest is apart."""
 
     problem: Problem
     tolerance: Tolerance
@@ -73,10 +73,9 @@ class Probes:
     def test(
         self, estimate: Estimate, rows: PulledBack, rounding: Array | float, *, measured: bool = True
     ) -> tuple[Comparison, tuple[int, int] | None]:
-        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row).
+        """Test the probes against each other, without outputs of weight zero; return the worst failing pair, too.
 
-        The rounding of a low precision is `measured` by the float64 form, if there is one, or the largest that it may
-        be.
+        Low-precision rounding is `measured` with the float64 form, if there is one, or its upper bound is taken.
         """
         weights, pulled = rows.weights, rows.pulled
         used = weights.any(axis=0)
@@ -91,7 +90,7 @@ class Probes:
             granted = np.where(lost < granted, lost, granted)
         little = np.where(np.abs(difference) <= EXCLUSION * tests.bound.T, little, 0.0)
         if self.problem.precision > EPS64 and little.any():
-            # Of a derivative of zero a low precision leaves what it rounds of the others.
+            # In low precision a derivative of zero consists of the rounding of the others.
             left = self._left_of_zero(rows)
             granted, little = (np.where(little > 0, np.maximum(one, left), one) for one in (granted, little))
         shares = shares_of(self.directions, pulled, self.problem.parts, little)
@@ -108,7 +107,7 @@ class Probes:
         table = replace(table, contribution=tests.contribution.T, shares=shares, lost=lost)
         if not failing.any():
             return table, None
-        # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
+        # Cancellation in a combination of outputs leaves rounding: the surest test is searched.
         spread = ulp_rounding(np.abs(value) @ np.abs(weights).T, self.problem.precision)
         with np.errstate(invalid="ignore", divide="ignore"):
             excess = np.abs(residual) / (allowed + EXCLUSION * spread)
@@ -117,10 +116,10 @@ class Probes:
         return table, (int(line), int(row))
 
     def _lost(self, rows: PulledBack) -> Array | None:
-        """The rounding error of each test (k, l) in low precision, by the float64 form's gradient, if there is one.
+        """Return the low-precision rounding error of each test (k, l), by the float64 form's gradient, if there is one.
 
         The signs of a probe are independent of those of the rounding errors, which add up as random ones do. Those of
-        derivatives beside the ones under test may add up as well: a probe may follow the signs of the gradient.
+        other derivatives than the ones under test may add up in phase: a probe may follow the signs of the gradient.
         """
         if self.problem.precision <= EPS64 or rows.gaps is None:
             return None
@@ -130,16 +129,16 @@ class Probes:
 
     @property
     def _drifts(self) -> bool:
-        """Whether the rounding that is measured is that of the derivatives under test, not of others beside them."""
+        """Whether the measured rounding is that of the derivatives under test, not of others beside them."""
         return self.problem.in_float64 is not None and self.problem.in_float64.same_gradients
 
     def _drift(self, rows: PulledBack) -> Array:
-        """By how much rounding that was measured moves each test (k, l)."""
+        """How far the measured rounding moves each test (k, l)."""
         assert rows.gaps is not None
         return np.asarray(self.directions @ rows.gaps.T)
 
     def close(self, table: Comparison, rows: PulledBack) -> Array:
-        """Which tests (k, l) agree within a tenth of what is allowed, but for rounding that was measured."""
+        """Tests (k, l) that agree within a tenth of what is allowed, apart from measured rounding."""
         with np.errstate(invalid="ignore", over="ignore"):
             drift = self._drift(rows) if table.lost is not None and self._drifts else 0.0
             error = np.abs(table.autodiff - drift - table.difference)
@@ -151,7 +150,7 @@ class Probes:
         return ulp_rounding(sizes, self.problem.precision)
 
     def _wanted(self, rows: PulledBack) -> Array:
-        """The part (k, l, n) of each test by which each coordinate may be off; (k, l, 1) without a tolerance."""
+        """The tolerated error (k, l, n) of each coordinate in each test; zeros (k, l, 1) without a tolerance."""
         if not self.tolerance.given:
             return np.zeros((len(self.directions), len(rows.weights), 1))
         moves = np.abs(self.directions[:, None, :])
@@ -160,11 +159,11 @@ class Probes:
         return np.asarray(moves * (absolute + relative))
 
     def _waived(self, rows: PulledBack) -> Array:
-        """How far the tests (k, l) may be off: of combinations of outputs, none of whose derivatives is known, not."""
+        """The tolerated error (k, l) of each test; zero for combinations of outputs, with unknown derivatives."""
         return np.asarray(self._wanted(rows).max(axis=2) * self._each(rows))
 
     def stated(self, table: Comparison, rows: PulledBack) -> Comparison:
-        """The tests, of which the tolerance allows as much as it does of the largest term."""
+        """The tests, with at least the error allowed that the tolerance allows for their largest term."""
         return replace(table, allowed=np.maximum(table.allowed, self._wanted(rows).max(axis=2)))
 
     def _each(self, rows: PulledBack) -> bool:
@@ -172,7 +171,7 @@ class Probes:
         return len(rows.weights) == self.problem.outputs
 
     def shown(self, table: Comparison, rows: PulledBack) -> Array:
-        """Which coordinates (n,) are seen in a test."""
+        """Which coordinates (n,) are visible in a test."""
         n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
         if self.tolerance.given:
             moved = self.directions != 0
@@ -190,7 +189,7 @@ class Probes:
         return np.asarray(np.all(visible, axis=(0, 1)))
 
     def shown_outputs(self, table: Comparison, estimate: Estimate, rows: PulledBack) -> Array:
-        """Which outputs (m,) are seen in a test."""
+        """Which outputs (m,) are visible in a test."""
         m = self.problem.outputs
         if not len(rows.weights) < m <= SMALL:
             return np.ones(m, bool)
@@ -198,9 +197,9 @@ class Probes:
         return np.asarray(np.all(self._vanish(parts) | (parts >= self._least(table)), axis=(0, 1)))
 
     def tolerated(self, table: Comparison, rows: PulledBack) -> Array:
-        """In which tests every error of a coordinate shows that the tolerance does not allow, boolean (k, l, n).
+        """Where a test shows every error of a coordinate beyond the tolerance, boolean (k, l, n).
 
-        One whose derivative is zero, but for rounding, asks for no relative resolution.
+        A derivative that is zero up to rounding requires no relative resolution.
         """
         error, allowed = np.abs(table.autodiff - table.difference)[:, :, None], table.allowed[:, :, None]
         terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
@@ -214,7 +213,7 @@ class Probes:
         return np.asarray(shown)
 
     def weighed(self, table: Comparison, rows: PulledBack) -> Comparison:
-        """The tests of few coordinates, in which one without a derivative has the share that the largest would have."""
+        """The tests of few coordinates, with the share of the largest derivative for a source that has none."""
         n, shares = self.directions.shape[1], np.array(table.shares)
         if not len(self.directions) < n <= SMALL:
             return table
@@ -226,7 +225,7 @@ class Probes:
         return replace(table, shares=shares)
 
     def _least(self, table: Comparison) -> float:
-        """The least term of which an error of a small share would show."""
+        """The smallest term that shows a relative error of FAINT."""
         least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
         return float(least)
 

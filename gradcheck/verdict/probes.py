@@ -1,4 +1,4 @@
-"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails.
+"""Choose the derivatives to compare: all while they are few, else random probes, and a search where one fails.
 
 Random probes come first wherever they are cheaper, and are enough where they agree and hide nothing.
 """
@@ -37,41 +37,41 @@ from gradcheck.verdict.second_order import SHARE, WIDE
 from gradcheck.verdict.tables import Comparison, Tolerance, compare
 
 PROBES = 8
-"""So many random probes of each side are taken, where nothing else is asked for."""
+"""The default number of random probes on each side."""
 
 GLANCES = 4
-"""What does not show beside the others is taken together without them so many times at most."""
+"""How often, at most, what other entries hide is probed again without these."""
 
 JACOBIAN = 2**20
-"""With a tolerance, all outputs are taken one by one up to so many entries."""
+"""With a tolerance, all outputs are taken one by one in Jacobians of up to this many entries."""
 
 SINGLE = 2.0**-20
-"""The unit roundoff of float32 is below this, and those of the types with 16 bits are above."""
+"""The unit roundoff of float32 is below this; those of the 16-bit types are above."""
 
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
-"""Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
-"""
+"""The number of times that coordinates are split, lower where the points of all splits would hold more than
+SPLIT_VALUES numbers."""
 
 ROUNDING = 0.01
 SEARCHES = 4
 
 
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
-    """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
+    """Compare all first derivatives: one by one while there are few, else by `probes` random ones on each side.
 
-    Of functions, whose values are dear, a random pair comes first, and is enough where it agrees and shows every entry.
-    Raises DerivativeRaisedError and WrongShapeError.
+    For functions, whose values are expensive, a random pair comes first, and is enough where it agrees and shows every
+    entry. Raises DerivativeRaisedError and WrongShapeError.
     """
     n, m = problem.point.size, problem.outputs
     rng = np.random.default_rng(0)
 
     def most(outputs: int) -> int:
-        # What is tolerated of an entry is known only of outputs that are taken one by one.
+        # The tolerance of an entry is known only for outputs that are taken one by one.
         return max(outputs, m) if tolerance.given and m * n <= JACOBIAN else outputs
 
     if not problem.batched and (n > FEW_INPUTS or m > SMALL):
-        # A gradient of each of a few outputs of a large function is dear; in less than float64 a sum would hide some.
+        # A gradient for each of a few outputs is expensive in a large function; below float64 a sum would hide some.
         outputs = 1 if n > WIDE and problem.precision <= EPS64 else FEW_OUTPUTS
         light = _Probing.of(problem, tolerance, FEW_INPUTS, most(outputs), probes // PAIR, rng)
         if tables := light.quickly():
@@ -87,7 +87,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
-    """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
+    """Compare coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
     if not len(columns):
         return []
     looked = columns[:SMALL]
@@ -103,7 +103,7 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
 def one_by_one(
     problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
 ) -> Comparison:
-    """The entries of some coordinates and outputs."""
+    """Compare the entries of some coordinates and outputs."""
     columns, rows = tuple(map(int, coordinates)), tuple(map(int, outputs))
     lines, weights = axes(columns, problem.point.size), axes(rows, problem.outputs)
     return replace(compare_first(problem, lines, weights, tolerance), columns=columns, rows=rows)
@@ -111,11 +111,11 @@ def one_by_one(
 
 @dataclass(frozen=True)
 class _Glance:
-    """Random probes, and which coordinates (n,) and outputs (m,) are seen in them.
+    """Random probes, and which coordinates (n,) and outputs (m,) are visible in them.
 
-    Where few are taken together, an error of a small share of each would show, or of the largest one for a coordinate
-    whose derivative is zero, or rounding beside the others. Of many, each source would show an error of a tenth of its
-    own share. With a tolerance, all errors show that it does not allow.
+    Of few that are taken together, an error of a small share of each would show, or of the largest one for a coordinate
+    whose derivative is zero, or rounding beside the others. Of many, an error of a tenth of each source's own share
+    would show. With a tolerance, every error that it does not allow would.
     """
 
     table: Comparison
@@ -125,9 +125,9 @@ class _Glance:
 
 @dataclass(frozen=True)
 class _Probing(Probes):
-    """Probes that are taken quickly, or closely, and narrowed or searched for what they do not show.
+    """Probes that are compared quickly, or closely, and narrowed or searched for what they do not show.
 
-    Outputs are taken together, in `probes` random combinations, where there are more than `outputs` of them.
+    More than `outputs` outputs are taken together, in `probes` random combinations.
     """
 
     outputs: int
@@ -138,7 +138,7 @@ class _Probing(Probes):
     def of(
         problem: Problem, tolerance: Tolerance, inputs: int, outputs: int, probes: int, rng: np.random.Generator
     ) -> _Probing:
-        """Up to so many inputs and outputs are probed one by one, more in so many random combinations."""
+        """Probe up to `inputs` inputs and `outputs` outputs one by one, more in `probes` random combinations."""
         n = problem.point.size
         few = n <= inputs
         directions = np.eye(n) if few else problem.directions(rng, probes)
@@ -146,17 +146,17 @@ class _Probing(Probes):
         return _Probing(problem, tolerance, directions, columns, np.ones(n, bool), outputs, probes, rng)
 
     def where(self, finite: Array) -> _Probing:
-        """The same where the gradient is finite (n,)."""
+        """The same probes where the gradient is finite (n,)."""
         columns, directions = self.columns, self.directions
         if None not in columns:
             columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
         return replace(self, directions=directions * finite, columns=columns, finite=finite)
 
     def only(self, coordinates: Array) -> _Probing:
-        """Other random probes, of these coordinates (n,) alone.
+        """Return new random probes of these coordinates (n,) alone.
 
-        Of a single output, the first follows the signs of the gradient: no entries cancel in a source's share there,
-        while its roundings do.
+        For a single output, the first follows the signs of the gradient: there no entries cancel in a source's share,
+        while their roundings do.
         """
         drawn = directions_at(self.rng, len(self.directions), self.problem.point)
         if self.problem.outputs == 1:
@@ -172,7 +172,7 @@ class _Probing(Probes):
         return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
 
     def quickly(self) -> list[Comparison] | None:
-        """The probes beside tight estimates from few values, if all agree and hide nothing.
+        """Compare the probes with tight estimates from few values; None unless all agree and hide nothing.
 
         Outputs, and then coordinates, that do not show beside the others are taken together once more without them.
         """
@@ -189,7 +189,7 @@ class _Probing(Probes):
             if not (outputs.any() or coordinates.any()):
                 return self._told(seen)
             if len(seen) > GLANCES or (None not in self.columns and coordinates.any()):
-                # Of many coordinates taken together, a source that is not seen is no matter for a closer look.
+                # Among many coordinates taken together, a source that is not seen is no reason for a closer look.
                 apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
                 return None if apart else self._told(seen)
             if outputs.any():
@@ -201,9 +201,9 @@ class _Probing(Probes):
         return None
 
     def _told(self, seen: Sequence[_Glance]) -> list[Comparison]:
-        """The comparisons of several glances, in each of which a source has a share if it, or a part of it, is new.
+        """The comparisons of several glances; a source has a share in those that first show it, or a part of it.
 
-        One that is not seen in any has its share in the last.
+        A source that is seen in none has its share in the last.
         """
         shown, outputs = np.zeros(self.problem.point.size, bool), np.zeros(self.problem.outputs, bool)
         tables = []
@@ -215,9 +215,9 @@ class _Probing(Probes):
         return tables
 
     def _tight(self, little: Array | float = 0.0) -> Estimate | None:
-        """The derivatives along the directions from few values, where these are enough.
+        """Estimate the derivatives along the directions from few values; None where these are not enough.
 
-        So they are where the bound is `little` (m,) beside what the outputs do elsewhere.
+        A bound of `little` (m,), relative to what the outputs do elsewhere, is enough.
         """
         sampled = partial(self._sampled, QUICK)
 
@@ -229,7 +229,7 @@ class _Probing(Probes):
         return estimate if estimate.conclusive.all() else None
 
     def _glance(self, estimate: Estimate, rows: PulledBack) -> _Glance | None:
-        """The probes with these cotangents, if they agree.
+        """Test the probes with these cotangents; None unless they agree.
 
         They agree within a tenth of what is allowed, so that an error of two tenths would have shown. In float32 the
         rounding of a loop, whose gradient is expensive, is measured only where its upper bound hides something.
@@ -247,7 +247,7 @@ class _Probing(Probes):
         return _Glance(self.weighed(self.stated(table, rows), rows), *shown)
 
     def tables(self) -> list[Comparison]:
-        """The probes beside close estimates, and again without what they show, for what does not show beside it."""
+        """Compare the probes closely, then new ones without what these show, for what does not show beside it."""
         done, left = np.zeros(self.problem.outputs, bool), self.finite
         seen: list[_Glance] = []
         others: list[Comparison] = []
@@ -268,15 +268,16 @@ class _Probing(Probes):
         return [*self._told(seen), *others]
 
     def _too_small(self, left: Array) -> list[Comparison]:
-        """Coordinates (n,) of which errors that the tolerance does not allow would not have shown, one by one."""
+        """Compare one by one the coordinates (n,) in which errors beyond the tolerance would not have shown."""
         if left.sum() > SMALL or self.problem.outputs > SMALL:
             return _uncompared(int(left.sum()), Reason.TOLERANCE)
         return [one_by_one(self.problem, self.tolerance, np.flatnonzero(left), range(self.problem.outputs))]
 
     def _closely(self, done: Array) -> tuple[_Glance | None, list[Comparison], Array]:
-        """The probes, without the outputs (m,) that are `done`, if any is left, and the comparisons of single entries.
+        """Compare the probes closely, without the outputs (m,) that are `done`.
 
-        With these, which outputs are done by then.
+        Returns the glance, None if no output is left, the comparisons of single entries, and which outputs are done
+        then.
         """
         sample = sample_values(self.problem, self.directions)
         estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
@@ -293,7 +294,7 @@ class _Probing(Probes):
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
             if table.lost is None:
-                # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
+                # Autodiff's own rounding in each probe, limited to a small part of the largest contribution.
                 own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
                 measured = own.beside(table.difference - table.bound, table.difference + table.bound)
                 rounding = np.minimum(np.maximum(measured, own.lost), ROUNDING * np.asarray(table.contribution))
@@ -307,7 +308,7 @@ class _Probing(Probes):
                 break
             output, coordinate = located
             found = replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True)
-            # The probe has been granted the rounding that is measured: an allowance for more leaves it unexplained.
+            # The probe fails although measured rounding is granted: an entry that agrees by more does not explain it.
             searched.append(found.marked(found.where(Verdict.AGREE), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED))
             if found.any(Verdict.MISMATCH):
                 break
@@ -324,7 +325,7 @@ class _Probing(Probes):
         return cotangents(self.rng, self.probes, sizes)
 
     def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
-        """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
+        """Find one wrong (output, coordinate) behind a failing pair, whose rounding is divided among the outputs."""
         share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
@@ -335,7 +336,7 @@ class _Probing(Probes):
         return locate_entry(difference, lambda w: self.pulled(w[None, :])[0], direction, weight, rng=self.rng)
 
     def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
-        """Outputs that are not smooth, or not conclusive, along a probe."""
+        """Compare the outputs that are not smooth, or not conclusive, along a probe."""
         looked = outputs[:ROWS]
         tables = _uncompared(len(outputs) - len(looked), Reason.TOO_EXPENSIVE)
         if not len(looked):
@@ -347,7 +348,7 @@ class _Probing(Probes):
         return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
 
     def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
-        """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
+        """Halve the coordinates, for all these outputs at once, until each part is clear for every output or single."""
         pulled = self.pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
@@ -380,7 +381,7 @@ class _Probing(Probes):
 
 
 def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
-    """The comparison of combinations with these weights, without those in which no output is left; None for none."""
+    """The comparison of combinations with these weights, without those that have no output left; None if none has."""
     shown: Array = np.asarray(weights.any(axis=1))
     if shown.all():
         return table
@@ -388,7 +389,7 @@ def _of_some_output(table: Comparison, weights: Array) -> Comparison | None:
 
 
 def _uncompared(count: int, reason: Reason) -> list[Comparison]:
-    """A number of entries that were not compared, and the reason."""
+    """A comparison of `count` entries that were not compared, with the reason."""
     if not count:
         return []
     blank = np.full((count, 1), np.nan)

@@ -1,8 +1,8 @@
-"""How small an error would have been noticed: entry by entry, and source by source.
+"""How small an error would have been noticed: by entry and by source.
 
 An agreement is earned where an error of a tenth of the source's own derivative would not have agreed: of its largest
-entry, or, where many entries are compared together, of its own share of the move. A derivative near zero needs one that
-is next to zero beside what the function does there.
+entry, or, where many entries are compared together, of its own share of the directional derivative. For a derivative
+near zero, an error that is next to zero beside what the function does there would not have agreed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from gradcheck.typing import Array
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance
 
 EARNED = 0.1
-"""The relative error of a source's own derivative that has to be noticed for an agreement."""
+"""The relative error of a source's own derivative that has to be noticeable for an agreement."""
 
 MARGIN = 1 / (1 - EARNED)
-"""Such an error may also change what is allowed and a source's share, by about as much."""
+"""Allows for the change that such an error makes in what is allowed and in a source's share, about as large."""
 
 
 def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], little: Array) -> Array:
-    """The size (k, l, sources) of each source's share in the derivatives along directions (k, n), gradients (l, n).
+    """Return each source's share (k, l, sources) of the derivatives along directions (k, n), by gradients (l, n).
 
-    `parts` says where the coordinates of each source lie. Where the derivative is zero, and so is all that moves, it is
-    weighed by what is `little` (k, l) beside the function.
+    `parts`: the coordinates of each source. Where the derivative is zero, and so is every share, the sources that move
+    are weighed by what is `little` (k, l) beside the function.
     """
     shares = np.zeros((len(directions), len(gradients), len(parts)))
     moving = np.zeros((len(directions), 1, len(parts)), bool)
@@ -42,12 +42,12 @@ def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], littl
 
 
 def next_to_zero(table: Comparison) -> Array:
-    """Where probes have no derivative to speak of, and are weighed by what is little beside the function, (k, l)."""
+    """Where probes have practically no derivative, and are weighed by `little`, boolean (k, l)."""
     return np.asarray(np.asarray(table.shares).max(axis=2) <= (EXCLUSION / EARNED) * table.little)
 
 
 def shares_of_parts(table: Comparison, left: LeftVectors) -> Array:
-    """The share (c, 1, sources) of each source in the products with left vectors: all of that with its own parts."""
+    """Return each source's share (c, 1, sources) of the products with left vectors: all of those with its own parts."""
     sizes = np.maximum(np.abs(np.nan_to_num(table.autodiff)), (EXCLUSION / EARNED) * table.little)
     first, owners = len(left.coordinates), np.array(left.owners)
     shares = np.zeros((*table.autodiff.shape, max(1, len(left.sources))))
@@ -56,10 +56,10 @@ def shares_of_parts(table: Comparison, left: LeftVectors) -> Array:
 
 
 def earned(table: Comparison, scale: Array | float, little: Array | float = 0.0) -> Array:
-    """Where an error of a tenth of the `scale`, or one that is next to zero, would not have agreed; boolean (k, l).
+    """Where an error of a tenth of `scale`, or one that is next to zero, would not have agreed; boolean (k, l).
 
-    It would have been a mismatch; or rounding, of which what is allowed is ten times, is far from it, and so is the
-    error that there is.
+    It would have been a mismatch; or it is far larger than the rounding, a tenth of what is allowed, and than the
+    actual error.
     """
     with np.errstate(invalid="ignore"):
         error, half = np.abs(table.autodiff - table.difference), EARNED / 2 / MARGIN * np.asarray(scale)
@@ -78,18 +78,18 @@ def noticed(table: Comparison, scale: Array | float, little: Array | float = 0.0
 
 
 def _weights(table: Comparison) -> Array:
-    """How much a wrong entry counts for at least, (k, l): probes weigh each input and output by a half to one."""
+    """The least weight (k, l) of a wrong entry: probes weigh each input and output by a half to one."""
     halves = [np.array([0.5 if place is None else 1.0 for place in places]) for places in (table.columns, table.rows)]
     return np.asarray(np.multiply.outer(*halves))
 
 
 @dataclass(frozen=True)
 class Sight:
-    """How small an error would have been noticed in one source, absolutely and over its own derivative.
+    """How small an error would have been noticed in one source, absolutely and relative to its own derivative.
 
-    NaN where nothing of it was compared, the second also where its derivative is next to zero. `coarse` counts its
-    entries whose agreement is not earned, `hidden` those that do not show in any probe; then `over` is the least error
-    that would have been a mismatch over its own derivative.
+    NaN where nothing of it was compared, `relative` also where its derivative is next to zero. `coarse` counts its
+    entries whose agreement is not earned, `hidden` those that no probe shows; then `over` is the smallest error that
+    would have been a mismatch, relative to its own derivative.
     """
 
     absolute: float
@@ -102,10 +102,10 @@ class Sight:
 def seen_by_source(
     comparisons: Sequence[Comparison], parts: Sequence[slice], tolerance: Tolerance
 ) -> tuple[list[Comparison], list[Sight], list[Array]]:
-    """The comparisons without agreement of single entries that is not earned, and what is seen of each source.
+    """Withdraw unearned agreement of single entries, and return the comparisons with the `Sight` of each source.
 
-    With these, the errors (k, l) that would not have agreed in each comparison. `parts` says where the coordinates of
-    each source lie. An error that the `tolerance` allows need not show.
+    The third value holds the errors (k, l) that would not have agreed in each comparison. `parts`: the coordinates of
+    each source. An error that the `tolerance` allows need not show.
     """
     tables, sights = list(comparisons), []
     scales = [np.zeros(table.verdict.shape) if table.shares is None else table.shares.max(axis=2) for table in tables]
@@ -119,9 +119,9 @@ def seen_by_source(
 
 
 def _one_by_one(tables: list[Comparison], scales: list[Array], part: slice, tolerance: Tolerance) -> Sight:
-    """What is seen of a source whose entries have lines of their own, beside its scale, which is noted on them.
+    """Return the `Sight` of a source whose entries have lines of their own; its scale is stored in `scales`.
 
-    Those whose agreement is not earned are marked.
+    Agreement that is not earned is marked as inconclusive in `tables`.
     """
     own = [(place, lines) for place, table in enumerate(tables) if (lines := _lines_of(table, part)).any()]
     told = [tables[place].difference[(tables[place].verdict != Verdict.INCONCLUSIVE) & lines] for place, lines in own]
@@ -143,16 +143,16 @@ def _one_by_one(tables: list[Comparison], scales: list[Array], part: slice, tole
 
 
 def _lines_of(table: Comparison, part: slice) -> Array:
-    """Which lines of a comparison are coordinates of a source, boolean (k, 1)."""
+    """Lines of a comparison that are coordinates of a source, boolean (k, 1)."""
     columns = np.array([-1 if column is None else column for column in table.columns], int)
     return np.asarray((columns >= part.start) & (columns < part.stop))[:, None]
 
 
 def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance: Tolerance) -> Sight:
-    """What is seen of a source where many entries are compared together, in the best probe of each comparison.
+    """Return the `Sight` of a source whose entries are compared together, in the best probe of each comparison.
 
-    A source has a share in several of them where these show different parts of it. An error with respect to it that is
-    one of a single output shows in that output's probes alone.
+    A source has a share in several of them where these show different parts of it. An error in a single output shows
+    only in the probes of that output.
     """
     seen, over, probed, hidden = Sight(nan, nan), inf, False, False
     for table in tables:
@@ -163,7 +163,7 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
         if not (table.shares[:, :, number] * agree).any():
             continue
         with np.errstate(divide="ignore", invalid="ignore"):
-            # The share is autodiff's, of which all that it is off by may be this source's.
+            # The share is autodiff's, whose whole error may be this source's.
             share = np.maximum(table.shares[:, :, number] - np.abs(table.autodiff - table.difference), 0.0)
             shows = agree & (share > 0) & (earned(table, share) | tolerance.given)
             errors = np.where(agree, noticed(table, share * shows * (not tolerance.given)), inf)
@@ -183,11 +183,11 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
 
 
 def _joined(one: Sight, other: Sight) -> Sight:
-    """Both: the coarser one counts."""
+    """Combine both: the coarser one counts."""
     absolute, relative = (float(np.fmax(getattr(one, name), getattr(other, name))) for name in ("absolute", "relative"))
     return Sight(absolute, relative, one.coarse + other.coarse, one.hidden + other.hidden, max(one.over, other.over))
 
 
 def unseen(tables: Sequence[Comparison], parts: Sequence[slice]) -> list[bool]:
-    """Which sources no probe shows."""
+    """For each source, whether no probe shows it."""
     return [_together(tables, number, part, Tolerance()).hidden > 0 for number, part in enumerate(parts)]

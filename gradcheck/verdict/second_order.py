@@ -1,4 +1,4 @@
-"""Second derivatives beside two estimates: quickly, and closely where that leaves a doubt."""
+"""Compare second derivatives with two estimates: quickly, and closely where that leaves a doubt."""
 
 from __future__ import annotations
 
@@ -50,33 +50,33 @@ from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance, combined,
 from gradcheck.verdict.triangulation import beyond_gaps, narrow_gaps, noisy_gaps, triangulated
 
 WIDE = 4096
-"""Beyond so many coordinates a column is compared by its products with parts of a random left vector, each as long."""
+"""Beyond this many coordinates a column is compared by its products with parts, this long, of a random left vector."""
 
 MOST, BESIDE = 0.5, 0.6
-"""Where more of a column is in doubt, a row beyond the finest step of the first comes next, else one between them."""
+"""If more than MOST of a column is in doubt, it is sampled again beyond the finest step, else between the steps."""
 
 SHARE, SHARE_OF_PRODUCTS = 1e-10, 1e-9
-"""A bound of this part of the largest entry of its column is as good as a tight one.
+"""A bound of this share of the largest entry of its column is as good as a tight one.
 
-Products with left vectors sum thousands of roundings, of which one always is unlucky; another row costs as many
-gradients of a large function again.
+Products with left vectors sum thousands of roundings, one of which is always unlucky; sampling again costs as many
+gradients of a large function once more.
 """
 
 
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
-    """The comparisons of second derivatives, a line a coordinate.
+    """Compare second derivatives, with one line per coordinate.
 
-    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes. Of
-    few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
+    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes.
+    With few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)
     n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
     few = n <= FEW_INPUTS
-    # The first that are drawn, as at first order, whose values serve again.
+    # The first to be drawn, as at first order, so that its values are reused.
     directions = np.eye(n) if few else problem.directions(rng, pairs)
 
     def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
-        # As far as a line moves a coordinate, so much of an error with respect to it shows.
+        # An error is visible in proportion to the coordinate's component of the direction.
         farthest = max(float(lines.max()), -float(lines.min()))
         allowed = tolerance if tolerance.atol is None else replace(tolerance, atol=tolerance.atol * farthest)
         if n <= WIDE:
@@ -100,7 +100,7 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
 
 
 def _until_wrong(columns: Iterable[list[Comparison]]) -> list[Comparison]:
-    """The comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
+    """Return the comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
     tables: list[Comparison] = []
     for column in columns:
         tables += column
@@ -116,9 +116,9 @@ def _wrong(tables: Iterable[Comparison]) -> bool:
 def _projected(
     problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
 ) -> list[Comparison]:
-    """The second derivative along a line (1, n) by its products with parts of `left` (n,), and what is wrong there.
+    """Compare the second derivative along a line (1, n) by its products with parts of `left` (n,), and suspect entries.
 
-    Products that are wrong beside entries which are wrong say the same once more.
+    Wrong products are left out beside wrong entries, which explain them.
     """
     found = []
     vectors = LeftVectors(left, line[0], WIDE, sources=problem.parts)
@@ -142,11 +142,11 @@ def compare_second(
 ) -> list[Comparison]:
     """Compare the second derivative of <w, f> along directions (k, n), for one cotangent w (m,), with two estimates.
 
-    `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
-    coordinate, or, with a single direction, a left vector. Directions along which everything agrees with tight
-    estimates from few values are done with; the others are looked at closely, with the coordinates that look worst
-    beside the left vectors, and first with these values alone where they are grossly off. Of these a second comparison,
-    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    `output` is that behind the cotangent, if it is a single one. Each comparison has one column per direction, and one
+    line per coordinate, or, with a single direction, per left vector. Directions along which everything agrees with
+    tight estimates from few values are done; the others are compared closely, with the coordinates that look worst
+    beside the left vectors, and first from these values alone where they are grossly off. If only the second
+    differences of values contradict, a second comparison, of one line, is added. Raises DerivativeRaisedError and
     WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
@@ -173,7 +173,7 @@ def compare_second(
 
 
 def _grossly(lines: Lines, products: Gradients, output: int | None) -> list[Comparison]:
-    """The comparisons beside the samples of a quick look; none where these do not decide that everything is wrong."""
+    """Compare with the samples of a quick look; return nothing unless these decide that all comparisons are wrong."""
     autodiff, precision = lines.seen(products.values), lines.problem.precision
     gradients = replace(lines, gradients=True).sample(QUICK)
     estimate = first_difference(gradients)
@@ -186,11 +186,12 @@ def _grossly(lines: Lines, products: Gradients, output: int | None) -> list[Comp
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:
-    """The entries, the directions (k,) along which all agree with tight estimates, and a shrink.
+    """Return the entries, the directions (k,) along which all agree with tight estimates, and a step scale (k,).
 
-    Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
-    misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
-    passed over. Values are cheap, and first order may have them: gradients' steps shrink (k,) to well within a radius.
+    They agree within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one
+    always misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in only one of them
+    is not missed. Values are cheap, and first order may have them: they scale the gradients' steps to well within a
+    radius.
     """
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
 
@@ -213,7 +214,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
 
     estimate = quick_estimate(sampled, len(lines.directions), enough)
-    # Near thousands of kinks a row before the first is smooth; of many entries a few are unlucky in any one row.
+    # Steps that end before the first of thousands of kinks are smooth; each sample has a few unlucky entries.
     oblique, doubtful = np.count_nonzero(lines.directions, axis=1) > 1, np.mean(~estimate.conclusive, axis=1)
     again, closer = np.flatnonzero(oblique & (doubtful > 0)), np.where(doubtful > MOST, BEYOND, BESIDE)
     if len(again):
@@ -237,13 +238,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
 
 
 def _products(lines: Lines) -> Derivative:
-    """Autodiff's second derivatives along the lines, as they are seen."""
+    """Return the function that takes autodiff's second derivatives along the lines, as they are seen."""
     (cotangent,) = lines.cotangents
     return lambda problem, point: lines.seen(problem.products(cotangent, lines.directions, point).values)
 
 
 def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Comparison:
-    """Autodiff beside a tight estimate, with what a low precision is seen to lose of it, if that leaves enough."""
+    """Compare autodiff with a tight estimate, granting what low precision is seen to lose, if that leaves enough."""
     problem = lines.problem
     rounding = ulp_rounding(autodiff, problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
@@ -258,14 +259,14 @@ def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Com
 
 
 def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate, entries: Comparison) -> Comparison:
-    """The second derivatives along each direction twice, made of the entries, beside second differences of values."""
+    """Compare second derivatives along each direction twice, summed from entries, with second differences of values."""
     twice, precision = lines.twice(autodiff), lines.problem.precision
     alone = compare(twice, curvature, Tolerance(), ulp_rounding(twice, precision), factor=EXCLUSION)
     return _tolerated(alone, entries, lines)
 
 
 def _tolerated(diagonal: Comparison, entries: Comparison, lines: Lines) -> Comparison:
-    """The diagonal, which agrees where errors of the entries that do not matter may add up to what it is off by."""
+    """Accept the diagonal where tolerated errors of the entries may add up to its error."""
     if not lines.tolerance.given or not diagonal.any(Verdict.MISMATCH):
         return diagonal
     wanted = lines.twice(lines.tolerance.of(entries.difference), bounds=True)
@@ -276,7 +277,7 @@ def _tolerated(diagonal: Comparison, entries: Comparison, lines: Lines) -> Compa
 def _table(
     lines: Lines, entries: Comparison, products: Gradients, output: int | None, alone: str | None = None
 ) -> Comparison:
-    """Entries (directions, coordinates) as a comparison with a line a coordinate or left vector."""
+    """Return entries (directions, coordinates) as a comparison with one line per coordinate or left vector."""
     columns: tuple[int | None, ...]
     table = replace(combined(np.transpose, entries), rows=(output,) * len(lines.directions), alone=alone)
     if lines.left is None:
@@ -339,9 +340,9 @@ def compare_products(
 def _second_closely(
     lines: Lines, autodiff: Array, gradients: Sample, values: Sample, rough: Array
 ) -> tuple[Comparison, Comparison]:
-    """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters.
+    """Make both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters.
 
-    Beside gradients that contradict on lines that are not `rough` (k, 1), values count only where they agree.
+    Where gradients contradict on lines that are not `rough` (k, 1), values count only if they agree.
     """
     of_gradients, problem = replace(lines, gradients=True), lines.problem
     own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))

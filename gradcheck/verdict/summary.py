@@ -1,4 +1,4 @@
-"""From comparisons to an order's result: findings at their worst element, a verdict, a resolution."""
+"""Summarise comparisons as an order's result: findings at their worst element, a verdict, a resolution."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
 from gradcheck.verdict.tables import Comparison, Tolerance, combined
 
 TERMS = 4
-"""So many elements of a direction are named."""
+"""The number of elements of a direction that are named."""
 
 NONE_GIVEN = Tolerance()
 CONTRADICTING = "of the three estimates {} stands alone"
 
 
 def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
-    """The source (with the part of a complex number), the element behind a coordinate, and what moves with it."""
+    """Return the source (with the part of a complex number) and element of a coordinate, and what moves with it."""
     if coordinate is None:
         return "a combination of inputs", None, ""
     rest = coordinate
@@ -58,9 +58,9 @@ def summarise(
     explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
     tolerance: Tolerance = NONE_GIVEN,
 ) -> OrderResult:
-    """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe).
+    """Return one order's result; `explain` may rename or extend a finding, given its coordinate (None for a probe).
 
-    `tolerance` is what was asked for, as far as a note has to name it.
+    `tolerance` is the requested one.
     """
     comparisons, sights, errors = seen_by_source(comparisons, parts_of([source.count for source in sources]), tolerance)
     whole = combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
@@ -105,7 +105,7 @@ def summarise(
 
 
 def _left(comparisons: Sequence[Comparison]) -> list[Array]:
-    """The inconclusive entries, without probes that failed where a search found a wrong entry behind them."""
+    """The inconclusive entries, without failed probes behind which a search found a wrong entry."""
     located = any(map(_found_wrong, comparisons))
     return [
         table.where(Verdict.INCONCLUSIVE)
@@ -119,7 +119,7 @@ def _found_wrong(table: Comparison) -> bool:
 
 
 def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
-    """What the tolerance asks for where it is finer than what is seen, at the entry that is seen worst."""
+    """The note on a tolerance that is finer than what is seen, for the entry that is seen worst."""
     worst, said = 0.0, ""
     for table in comparisons:
         seen = np.where(table.where(Verdict.INCONCLUSIVE, Reason.TOLERANCE), table.allowed, 0.0)
@@ -135,7 +135,7 @@ def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
 
 
 def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
-    """Of which sources too little is seen, and what helps."""
+    """The note on the sources of which too little is seen, and on what helps."""
     blurred = [
         (f"{sight.over:.2g} times its own derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
         for source, sight in zip(sources, sights, strict=True)
@@ -149,7 +149,7 @@ def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
 
 
 def _compared(table: Comparison, left: Array) -> int:
-    """How many entries were compared: all behind probes, if these were, with the wrong one that was found there."""
+    """The number of compared entries: all behind probes, if these were compared, with the wrong one found there."""
     if _found_wrong(table) or table.again:
         return 0
     inconclusive = int(np.sum(left))
@@ -157,7 +157,7 @@ def _compared(table: Comparison, left: Array) -> int:
 
 
 def _resolution(comparisons: Sequence[Comparison], whole: Comparison, errors: Sequence[Array]) -> tuple[float, float]:
-    """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
+    """The resolution; and relative to the largest derivative, for a probe to the largest contribution to it."""
     # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
     least = np.concatenate(list(map(np.ravel, errors)))
     seen = ~whole.where(Verdict.INCONCLUSIVE) & ~whole.at_kink & np.isfinite(least) & np.isfinite(whole.autodiff)
@@ -183,12 +183,12 @@ def _of_probes(table: Comparison) -> Array:
 
 
 def undecided(order: int, reason: Reason, note: str) -> OrderResult:
-    """An order at which nothing could be compared."""
+    """The result of an order at which nothing could be compared."""
     return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
 
 
 def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
-    """An order whose derivative could not be taken, or has a wrong shape."""
+    """The result of an order whose derivative could not be taken, or has a wrong shape."""
     finding = Finding(kind, order, source, None, None, None, None, None, None, reason)
     return OrderResult(order=order, verdict=Verdict.MISMATCH, findings=(finding,))
 
@@ -248,6 +248,6 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
 
 
 def estimate_text(difference: float, bound: float, beside: float = nan) -> str:
-    """The estimate in words, with as many digits as tell it from the number that stands beside it."""
+    """The estimate in words, with enough digits to tell it from the number `beside` it."""
     text = told_apart(difference, beside, 10)[0]
     return f"the finite-difference estimate is {text} (error at most {bound:.1e})"

@@ -1,4 +1,4 @@
-"""What the false-positive filters look at: a suspicion, with all that was sampled and measured around it."""
+"""The evidence for the false-positive filters: a suspicion, with all that was sampled and measured around it."""
 
 from __future__ import annotations
 
@@ -26,36 +26,35 @@ DROWNED = 0.01
 """Noise above this share of a gradient leaves nothing of its own derivative."""
 
 ULPS = 2.0
-"""A residue of so many units in the last place of the cancelled terms is rounding."""
+"""A residue of up to this many units in the last place of the cancelled terms is rounding."""
 
 FINER = 2.0**-20
-"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+"""Steps scaled to a millionth resolve what the usual steps alias."""
 
 NEARER = 2.0**-10
-"""A row so much finer than the finer one shows no more than a stair."""
+"""Steps finer than those by this factor show no more than one step of a staircase."""
 
 ESTIMATED, AT_A_TIME = 4096, 65536
-"""The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
+"""Second derivatives of up to ESTIMATED coordinates are estimated, chosen by crude differences, AT_A_TIME at once."""
 
 SUSPECTS = 8
-"""So many coordinates are looked at behind products that are wrong."""
+"""The number of coordinates that are examined behind wrong products."""
 
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
-"""What a function that is not twice differentiable looks like along a line."""
+"""The kinds of points at which a function is not twice differentiable along a line."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
+    """A quantity on k lines, sampled with two stencils, and autodiff's derivatives of it, for the filters.
 
-    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
-    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may
-    leave of a derivative, `beside` what those of any output may leave: so little is next to zero beside the others.
-    `values` are the samples of the function itself. `everywhere` has all directions that were looked at closely,
-    not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
-    coordinate.
+    `lines` sample the quantity, `estimate` differentiates a sample. `own` has autodiff's values (k, c) and measures
+    their rounding. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative, `beside` what
+    those of any output may leave: that is next to zero beside the others. `values` are the samples of the function
+    itself. `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them;
+    `moving` (n,) is how far any line of the check moves a coordinate.
     """
 
     lines: Lines
@@ -69,7 +68,7 @@ class Evidence:
     moving: Array
 
     def compare(self, estimate: Estimate) -> Comparison:
-        """Autodiff beside an estimate; one that resolves errors of a given tolerance is conclusive."""
+        """Compare autodiff with an estimate; one that resolves errors of a given tolerance is conclusive."""
         rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
         tolerance = self.lines.tolerance
         if tolerance.given:
@@ -78,7 +77,7 @@ class Evidence:
         return compare(self.own.autodiff, estimate, tolerance, rounding, factor=EXCLUSION)
 
     def little(self, difference: Array) -> Array:
-        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        """The largest rounding that leaves something to compare with an estimate, if only that it is next to zero."""
         problem, sample = self.lines.problem, self.samples[0]
         sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
         rounded = np.maximum(LITTLE * problem.precision * sizes, self.beside)
@@ -86,28 +85,28 @@ class Evidence:
 
     @cached_property
     def finer(self) -> Sample:
-        """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
+        """A sample with the usual steps scaled by FINER, keeping the error floor."""
         return self.row(FINER)
 
     def row(self, shrink: Array | float, stencil: Stencil | None = None) -> Sample:
-        """A sample on a finer row that starts at so much of the usual step, of values that are no better."""
+        """Resample with the usual steps scaled by `shrink`, keeping the error floor."""
         sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
         return replace(sample, floor=self.samples[0].floor)
 
     @cached_property
     def closer(self) -> Estimate:
-        """The estimate on that row."""
+        """The estimate from `finer`."""
         return self.estimate(self.finer)
 
     def refutes(self, slope: Array, shrink: Array | None = None) -> Array:
-        """Whether the estimate on a finer row is another one, within its bound; not where that row cannot tell."""
+        """Whether the estimate from finer steps excludes `slope`, by its bound; not where it cannot tell."""
         closer = self.closer if shrink is None else self.estimate(self.row(shrink))
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(closer.value - slope) > closer.bound)
 
     @cached_property
     def nearest(self) -> Array:
-        """Of what kind the function itself is for values on such a row, (k, c)."""
+        """The kind of point (k, c) that the function's values show on steps scaled by FINER."""
         rows = replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
         return classify(rows).kind
 
@@ -118,7 +117,7 @@ class Evidence:
 
     @cached_property
     def sides(self) -> list[OneSided]:
-        """The same, without the kinks that a finer row shows to be smooth."""
+        """The same, without the kinks that finer steps show to be smooth."""
         if not np.isin(self.coarse_sides[0].kind, ROUGH).any():
             return self.coarse_sides
         finer = classify(self.finer)
@@ -126,12 +125,12 @@ class Evidence:
 
 
 def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array, *, of_any: bool = False) -> Array:
-    """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
+    """Return what the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
 
-    With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
-    are divided. A function that is zero but for rounding on the whole sample, such as a vanishing imaginary part, does
-    not show its terms: then the inputs' size is taken instead. What a low precision leaves is measured beside a
-    float64 form whose inner values are perturbed by its units.
+    With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms are
+    divided. A function that is zero up to rounding on the whole sample, such as a vanishing imaginary part, does not
+    show its terms: then the inputs' size is taken instead. What low precision leaves is measured with a float64 form
+    whose inner values are perturbed by low-precision roundings.
     """
     weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
     terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
@@ -145,15 +144,15 @@ def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array,
 
 
 def moves(directions: Array) -> Array:
-    """How far some lines move each coordinate, (n,)."""
+    """How far the lines move each coordinate at most, (n,)."""
     return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
 
 
 def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
     """Where the function is not twice differentiable along a line, (k, 1).
 
-    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
-    finer row shows to be smooth lies beside the point.
+    Of the gradient only a kink counts: a jump that the values do not show as a kink is a wrong gradient there. A kink
+    that finer steps show to be smooth lies beside the point.
     """
     sides = classify(values), classify(gradients)
     rough = _unsmooth(*sides)
@@ -167,13 +166,13 @@ def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
 
 
 def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
-    """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
+    """Lines (k,) that the values, or a kink of the gradients, show to be not twice differentiable."""
     kinked = gradients.kind == Smoothness.KINK
     return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
 
 
 def drowned(sample: Sample) -> Array:
-    """Where the row scatters by more than a part of its finest values, (k, c): these are rounding for the most part."""
+    """Where the noise exceeds DROWNED times the finest values, which then are mostly rounding, (k, c)."""
     noise = rounding_of(replace(sample, floor=0.0)).values[-1]
     fine = np.abs([sample.left[:, -1], sample.right[:, -1]])
     return np.asarray(noise > DROWNED * np.max(fine, axis=0))
@@ -182,7 +181,8 @@ def drowned(sample: Sample) -> Array:
 def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
     """The coordinates where second derivatives (n,) along a line miss estimates from the quick look's gradients most.
 
-    Of very many, those whose crude differences they miss most are estimated. The quick look's steps `shrink` (1,).
+    Of very many, only those are estimated whose crude differences they miss most. `shrink` (1,) scales the quick look's
+    steps.
     """
     sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
     granted = ulp_rounding(autodiff, line.problem.precision) + TINY

@@ -1,4 +1,4 @@
-"""Derivatives that swing from neighbour to neighbour follow a term of the function that its differences do not show."""
+"""Derivatives that oscillate from neighbour to neighbour follow a term that the differences of the function miss."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ TREND = 1e-3
 SHIFTS = 12
 APART = 0.05
 SWINGS = 5
-"""Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
-value changes on both sides, up to four do.
+"""Of the neighbours at SHIFTS distances, at least SWINGS miss the parabola through the next ones by APART times the gap
+if the derivative oscillates. Where a value changes on both sides, up to four do.
 """
 STILL = 4
-"""What swings misses one of the first so many, which are the farthest."""
+"""An oscillation misses one of the first STILL parabolas, which are the widest."""
 
 PERIODS, NEAR, CHANGE = 100.0, 1e-4, 10.0
-"""Where a term that an error bound hides has turned by so many radians it may have any value, and no nearer than this
-part of the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has changed there
-by at most so many times what its size over the radius would be."""
+"""A term that the error bound hides may have any value where it has turned by PERIODS radians, and no nearer than NEAR
+times the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has changed there by
+at most CHANGE times its size, times that distance over the radius."""
 SHARE, CHANCE = 1e-2, 1e-6
-"""If that is no larger part of the gap than this, neighbours there tell both apart: as many as bring the chance that
-what swings is back within this part at all of them below a millionth."""
+"""If that change is at most SHARE of the gap, neighbours at that distance tell the two apart: so many of them that the
+probability of an oscillation being back within the change at all of them is below CHANCE."""
 NEIGHBOURS = np.array([1.0, -0.83, 0.61])
-"""Where they lie."""
+"""The neighbours' places, in units of that distance."""
 
 
 def swings(
@@ -38,14 +38,14 @@ def swings(
     comparison: Comparison,
     suspects: Array,
 ) -> Array:
-    """Which of the `suspects` (k, c) swing: autodiff's `derivative` (k, c) at points (n,) along the lines in doubt.
+    """Which `suspects` (k, c) oscillate, by autodiff's `derivative` (k, c) at points (n,) along the lines in doubt.
 
     The lines move by at most `moves` (k, n); their estimates rest on the part `radius` (k, c) of that.
     """
     lines = suspects.any(axis=1)
     gap = np.abs(comparison.autodiff - comparison.difference)
     size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
-    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
+    # Means of two neighbours lie on a parabola up to the fourth power of their distance.
     reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
     shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
     rng, some = np.random.default_rng(2), np.count_nonzero(lines)
@@ -76,5 +76,5 @@ def swings(
 
 
 def _stays(derivative: Callable[[Array], Array], points: Array, autodiff: Array, slack: Array, suspects: Array) -> bool:
-    """Whether the derivatives of all suspects are those at the point, within `slack` (k, c), at all of some points."""
+    """Whether the derivatives of all suspects equal those at the point, within `slack` (k, c), at all of the points."""
     return all(bool((np.abs(derivative(point) - autodiff) <= slack)[suspects].all()) for point in points)

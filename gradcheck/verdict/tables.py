@@ -1,4 +1,4 @@
-"""Autodiff's derivatives beside their finite-difference estimates, entry by entry, with a verdict for each."""
+"""Autodiff's derivatives compared with their finite-difference estimates, entry by entry, with a verdict for each."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
 
 EXCLUSION = 10.0
-"""By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
+"""Number of error bounds by which autodiff has to miss an interval before it counts as excluded."""
 
 GRANTED = 4.0
-"""A closer look may allow so many times what an earlier one does, as it measures rounding and lost digits."""
+"""A closer look may allow this many times what an earlier one does, as it measures rounding and lost digits."""
 
 LEFT = 2.0**-20
-"""Of what float32, or less, loses of a derivative, float64 loses less than this part: its unit is 2**-29 of theirs."""
+"""float64 loses less than this part of what float32, or less, loses of a derivative: its unit is 2**-29 of theirs."""
 
 GROSS = 1e6
-"""An error of so many times what would have been noticed is gross: more than chance makes of the roundings of a sum.
-A few wide steps tell it as surely as many, and one perturbed value does."""
+"""An error of this many times what would have been noticed is gross: beyond what chance makes of the roundings of a
+sum. A few wide steps show it as surely as many, and one perturbed value does."""
 
 WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
-"""The type of arrays that hold verdicts, kinds and reasons."""
+"""The dtype of arrays of verdicts, kinds and reasons."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Tolerance:
 
     @property
     def given(self) -> bool:
-        """Whether somebody asked for a tolerance."""
+        """Whether rtol or atol was given."""
         return self.rtol is not None or self.atol is not None
 
     def __str__(self) -> str:
@@ -57,22 +57,21 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Derivatives along lines, a line a row of the arrays, of one output a column; all arrays have one shape.
+    """Derivatives compared along lines (rows of the arrays), one column per output; all arrays have one shape.
 
-    `difference` is the finite-difference estimate, within `bound`; `allowed` is the error that would not have been
-    noticed, `little` an error that is next to zero beside what the function does there. `verdict` holds the words of
-    Verdict, `cause` those of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink` marks
+    `difference` is the finite-difference estimate, within `bound`; `allowed` is the largest error that would not have
+    been noticed, `little` an error that is next to zero beside what the function does there. `verdict` holds values of
+    Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink` marks
     agreement with a subgradient.
 
     The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
-    product in each probe, `shares` (k, l, sources) are those of each source in its derivative, `lost` (k, l) is
-    what a low precision is seen to lose in each, which may be more than is allowed, `behind` how many entries stand
-    behind all of them. `searched`: an entry that a search found
-    behind failing probes, beside which there may be others; `again`: a further look
-    at entries that another comparison counts. `directions` (columns of the arrays, n) of second
-    derivatives are those that the other derivative goes along; a line without a coordinate goes along that direction
-    twice. `alone` names the estimate of second derivatives that contradicts the two others.
+    product in each probe, `shares` (k, l, sources) is the share of each source in its derivative, `lost` (k, l) is what
+    low precision is seen to lose in each, which may be more than is allowed, `behind` is the number of entries behind
+    all of them. `searched`: an entry that a search found behind failing probes, beside which there may be others.
+    `again`: a further look at entries that another comparison counts. `directions` (columns of the arrays, n): for
+    second derivatives, those of the other derivative; a line without a coordinate goes along that direction twice.
+    `alone` names the estimate of second derivatives that contradicts the two others.
     """
 
     autodiff: Array
@@ -109,12 +108,12 @@ class Comparison:
         return Comparison(autodiff, difference, bound, allowed, little, agree, none, nowhere)
 
     def where(self, verdict: Verdict, *causes: Kind | Reason) -> Array:
-        """Which entries have this verdict, and one of these causes if there are any; boolean."""
+        """Entries with this verdict, and one of these causes if any are given; boolean."""
         found: Array = self.verdict == verdict.value  # NumPy compares with a plain string six times as fast
         return found & reduce(or_, [self.cause == cause.value for cause in causes]) if causes else found
 
     def any(self, verdict: Verdict) -> bool:
-        """Whether an entry has this verdict."""
+        """Whether any entry has this verdict."""
         return bool(self.where(verdict).any())
 
     def marked(self, mask: Array, verdict: Verdict, cause: Kind | Reason | None = None) -> Comparison:
@@ -133,7 +132,7 @@ class Comparison:
         return combined(lambda own, others: np.asarray(np.where(mask, others, own)), self, other)
 
     def spread(self, lines: Array) -> Comparison:
-        """The comparison of the marked ones of all lines (k,) in their places; the others are filled with any of it."""
+        """Put this comparison's lines in the marked places of all lines (k,); any of them fills the other places."""
         place = np.cumsum(lines) - 1
         return combined(lambda array: array[place], self)
 
@@ -149,7 +148,7 @@ class Comparison:
         return replace(some, columns=columns, rows=rows, contribution=contribution, shares=shares, lost=lost)
 
     def named(self, missing: Array | bool = False) -> Comparison:
-        """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""
+        """Name the kinds of wrong values: missing where TensorFlow gave None, non-finite, else unchanged."""
         endless = self.where(Verdict.MISMATCH, Kind.WRONG_VALUE) & ~np.isfinite(self.autodiff)
         named = self.marked(endless, Verdict.MISMATCH, Kind.NON_FINITE)
         return named.marked(self.where(Verdict.MISMATCH) & missing, Verdict.MISMATCH, Kind.MISSING)
@@ -179,8 +178,8 @@ ARRAYS = tuple(field.name for field in fields(Comparison))[:8]
 def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Comparison:
     """Compare autodiff's derivatives, and their `rounding`, with one estimate.
 
-    They agree within `factor` bounds, else they are a mismatch so far; inconclusive where the estimate is, and where a
-    given tolerance is finer than what could have been noticed: `allowed` is the latter there.
+    They agree within `factor` bounds, else they are a mismatch for now; inconclusive where the estimate is, and where a
+    given tolerance is finer than the error that would have been noticed, which `allowed` holds there.
     """
     error = np.abs(autodiff - estimate.value)
     uncertain = estimate.bound + rounding
@@ -189,7 +188,7 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
         close = error <= np.maximum(factor * uncertain, wanted)
         too_fine: Array = np.zeros(error.shape, bool)
         if tolerance.given:
-            # An estimate that is zero within its bound asks for no relative resolution, but for an absolute one.
+            # An estimate that is zero within its bound requires no relative resolution, but an absolute one.
             waived = (np.abs(estimate.value) <= estimate.bound) & (not tolerance.atol)
             too_fine = close & (noticed > wanted) & ~waived
             noticed = np.maximum(noticed, wanted)
@@ -200,13 +199,13 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
 
 
 def combined(function: Callable[..., Array], *comparisons: Comparison) -> Comparison:
-    """The comparison whose arrays are the function of the comparisons' arrays, name by name; placed as the first."""
+    """Apply the function to the comparisons' arrays, field by field; the other fields are those of the first."""
     arrays: dict[str, Any] = {name: function(*(getattr(one, name) for one in comparisons)) for name in ARRAYS}
     return replace(comparisons[0], **arrays)
 
 
 def confirmed(first: Comparison, second: Comparison) -> Comparison:
-    """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
+    """Require both tableaus for a mismatch; where only the first was inconclusive, the second may still agree."""
     rescued = first.where(Verdict.INCONCLUSIVE) & second.where(Verdict.AGREE)
     doubted = first.where(Verdict.MISMATCH) & ~second.where(Verdict.MISMATCH)
     return first.replaced(rescued | doubted, second)

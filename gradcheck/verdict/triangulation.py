@@ -1,4 +1,4 @@
-"""Second derivatives between two estimates: which of the three stands alone, what one estimate says of the other."""
+"""Triangulate second derivatives: which of three estimates stands alone, and what one estimate says about another."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gradcheck.verdict.tables import EXCLUSION, Comparison
 
 
 def beyond_gaps(diagonal: Comparison, gaps: Array, lines: Lines) -> Comparison:
-    """The diagonal, inconclusive where it is off by no more than the `gaps` (k, c) of the entries it is made of."""
+    """Excuse the diagonal where it is off by no more than the `gaps` (k, c) of the entries that it is summed from."""
     covered = np.abs(diagonal.autodiff - diagonal.difference) <= 2 * lines.twice(gaps, bounds=True)
     return diagonal.excused(covered, Reason.ILL_CONDITIONED)
 
 
 def noisy_gaps(entries: Comparison, noisy: Array) -> Array:
-    """What the diagonal may be off by for `noisy` entries.
+    """The errors that `noisy` entries may bring into the diagonal.
 
-    Of a gradient that is nothing but rounding, as 1 - 2 x F(x) of Dawson's integral F far out, the second derivative is
-    amplified rounding, which may be alike at all neighbours; and what a row of gradients aliases, one of values does.
+    A gradient may be nothing but rounding, as 1 - 2 x F(x) far out, with Dawson's integral F. Its derivative is then
+    amplified rounding, which may be alike at all neighbours. And steps that alias gradients alias values, too.
     """
     return np.where(noisy, np.abs(entries.autodiff - entries.difference), 0.0)
 
 
 def narrow_gaps(entries: Comparison, wide: Estimate, gradients: Evidence, values: Evidence) -> Array:
-    """The same for a part of the function that is narrower than the usual row, unless `values` contradict it there.
+    """The same for a part of the function that is narrower than the usual steps, unless `values` contradict it there.
 
-    Within 1e-10 of a point a second derivative may be another one than around it. Differences of gradients resolve that
-    on finer rows, where second differences of values are nothing but rounding. Where one entry is seen to agree on such
-    a row alone, those that cannot tell are of the same function.
+    Within 1e-10 of a point a second derivative may differ from that around it. Differences of gradients resolve that
+    with finer steps, at which second differences of values are nothing but rounding. Where one entry agrees on such
+    steps only, the undecided ones of its line count as part of the same function.
     """
     autodiff, agree = entries.autodiff, np.zeros(entries.verdict.shape, bool)
     radius = np.zeros(agree.shape)
@@ -53,7 +53,7 @@ def narrow_gaps(entries: Comparison, wide: Estimate, gradients: Evidence, values
 
 
 def triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:
-    """The entries, and the name of the one of the three estimates that contradicts the two others."""
+    """Return the entries, and the name of the one of the three estimates that contradicts the two others."""
     if not entries.any(Verdict.MISMATCH):
         return entries, "differences of function values" if diagonal.any(Verdict.MISMATCH) else None
     differences = lines.twice(np.where(np.isfinite(entries.difference), entries.difference, 0.0))
@@ -61,5 +61,5 @@ def triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tup
     apart = np.abs(differences - diagonal.difference) > EXCLUSION * bounds
     if not (diagonal.where(Verdict.AGREE) & apart).all():
         return entries, "autodiff of autodiff"
-    # The first derivative is wrong near the point, and not this one; that is for the first order to find.
+    # The first derivative is wrong near the point, not the second; the first order has to find that.
     return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
