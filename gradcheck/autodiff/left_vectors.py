@@ -19,8 +19,8 @@ class LeftVectors:
     """Unit vectors of some `coordinates`, a `vector` (n,) in parts, and a `direction` (n,).
 
     Products with the parts of a vector cost one pass over a gradient, however many parts there are, and each part shows
-    entries that are small beside those of others. Each of the `sources`, by default one of all coordinates, begins with
-    a part of its own; a part has up to `length` coordinates.
+    entries that are small compared with those of others. Each of the `sources`, by default one of all coordinates,
+    begins with a part of its own; a part has up to `length` coordinates.
 
     >>> left = LeftVectors(np.array([1.0, -1.0, 2.0]), np.ones(3), length=2, coordinates=[1])
     >>> left.products(np.array([[3.0, 4.0, 5.0]])).tolist()

@@ -114,7 +114,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The leaves of a call's arguments, and the sources among those leaves and the variables listed beside them.
+    """The leaves of a call's arguments, and the sources among those leaves and the variables listed separately.
 
     `positions` (one per source) count the leaves first and then the listed variables, `total` of them together.
     """
@@ -275,7 +275,7 @@ def _no_tensor(name: str, leaf: Any) -> str:
 
 
 def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
-    """The variables beside the inputs, each with its name and its constraint."""
+    """The variables listed in addition to the inputs, each with its name and its constraint."""
     if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
         variables = [variables]
     found = []
