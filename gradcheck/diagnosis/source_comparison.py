@@ -53,7 +53,7 @@ ALONG = "along a direction that moves all of its elements, "
 def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
     """Compare all sources together if they plainly agree; else in groups, or each by itself, with its own verdict.
 
-    Sources that are too small to be visible beside the others are compared without these.
+    Sources that are too small to be visible among the others are compared without these.
 
     If many disagree, the first few are searched for a wrong entry, except behind an operation that is already known to
     be wrong. The others are compared together, along one direction each, so that the time grows no faster than the
@@ -145,7 +145,7 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
 def _searched(problem: CallProblem, agreeing: Array, clear: Array, blame_of: Callable[[int], Blame]) -> Iterator[int]:
     """Yield the positions of the sources to search for a wrong entry, clear mismatches first, each before the next.
 
-    A cause that many share is searched for once; a clear mismatch beside it may have another one.
+    A cause that many share is searched for once; another clear mismatch may have another one.
     """
     searched = entries = 0
     for position in map(int, [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]):
