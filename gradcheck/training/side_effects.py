@@ -154,7 +154,7 @@ class PythonState:
         }
 
     def changes(self) -> list[str]:
-        """The differences by now, such as `count (was 1, is 2)`."""
+        """The changes since then, such as `count (was 1, is 2)`."""
         now = {key: _contents(named.value) for key, named in reachable(self._step).items()}
         kept = [(named.name, before, now.get(key)) for key, (named, before) in self._kept.items()]
         return [f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)]

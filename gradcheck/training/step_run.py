@@ -106,9 +106,9 @@ class StepRun:
 
     @cached_property
     def returned_gradients(self) -> tuple[Any, ...] | None:
-        """The gradients of `variables` among those that the step returned beside the loss; None where it returned none.
+        """The gradients of `variables` among those that the step returned besides the loss; None if it returned none.
 
-        A step with an optimizer may return metrics beside the loss: then only a nested structure counts as gradients,
+        A step with an optimizer may return metrics besides the loss: then only a nested structure counts as gradients,
         and only if at least one of them came from a tape or went to an optimizer.
         """
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
