@@ -45,7 +45,7 @@ def _print(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        with suppress(BrokenPipeError):  # unwritten output, of which Python would complain at exit
+        with suppress(BrokenPipeError):  # unwritten output would make Python complain at exit
             sys.stdout.close()
 
 

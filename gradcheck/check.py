@@ -233,7 +233,7 @@ def _checked(
 
 
 def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
-    """Add a note on what `f` raises beside the point to a result that lacks values there."""
+    """Add a note on what `f` raises near the point to a result that lacks values there."""
     if not {Reason.NOT_FINITE, Reason.JUMP}.intersection(result.reasons):
         return result
     for way in (1.0, -1.0):

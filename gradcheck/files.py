@@ -80,6 +80,6 @@ def replace(path: Path, content: str) -> Path:
 
 
 def _created_beside(path: Path) -> tuple[int, Path]:
-    """Creates a file in the same folder, unlike mkstemp not readable by its owner only; returns descriptor and path."""
+    """Creates a file in the same folder; returns descriptor and path. mkstemp's are readable by their owner only."""
     temporary = path.with_name(f"{PREFIX}{path.name[:40]}-{secrets.token_hex(8)}{SUFFIX}")
     return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), temporary

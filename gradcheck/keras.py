@@ -214,7 +214,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
-        """Let the training continue whatever fails inside; failures are told later, where warnings may be errors."""
+        """Let the training continue whatever fails inside; failures are shown later, where warnings may be errors."""
         try:
             yield
         except Exception as error:  # from the model, TensorFlow or gradcheck: the training goes on
