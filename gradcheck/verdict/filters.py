@@ -311,7 +311,7 @@ def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def _column(lines: Lines, column: int, points: Array) -> Array:
-    """One column of the values; the first of several points is always the point itself, at which references look."""
+    """One column of the values at `points`, evaluated after the point itself, which reference formulas expect first."""
     return lines.values(np.concatenate([lines.problem.point[None, :], points]))[1:, column]
 
 

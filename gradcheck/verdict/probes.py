@@ -40,7 +40,7 @@ PROBES = 8
 """The default number of random probes on each side."""
 
 GLANCES = 4
-"""How often, at most, what other entries hide is probed again without these."""
+"""The largest number of times that entries too small to show among others are probed again without these."""
 
 JACOBIAN = 2**20
 """With a tolerance, all outputs are taken one by one in Jacobians of up to this many entries."""
