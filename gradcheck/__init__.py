@@ -1,4 +1,4 @@
-"""Compares TensorFlow's automatic derivatives with finite-difference estimates that carry an error bound.
+"""Compare TensorFlow's automatic derivatives with finite-difference estimates that carry an error bound.
 
 The names load on first use (PEP 562): importing the package, or its pytest plugin, does not import TensorFlow.
 """

@@ -20,9 +20,9 @@ example:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code; 2 where it cannot do what was asked."""
+    """Runs a command line and returns its exit code; 2 if the command cannot be carried out."""
     runtime.set_environment()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding must not end the command
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal with another encoding must not end the command
         sys.stdout.reconfigure(errors="backslashreplace")
     options = parser().parse_args(arguments)
     path = [*sys.path]
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output: cli.CommandOutput = cli.with_modules(options.run(options), options.modules)
     except cli.CommandError as error:
         return _failed(options, str(error))
-    except (Exception, SystemExit) as error:  # 1, with which Python ends then, would say that something is wrong
+    except (Exception, SystemExit) as error:  # Python's own exit code 1 would mean that something is wrong
         traceback.print_exc()
         return _failed(options, f"{type(error).__name__}: {error}; that was not expected, and nothing can be said")
     finally:
@@ -41,16 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(text: str) -> None:
-    """Prints a text to its end, or until nobody reads on, as behind `| head`."""
+    """Prints a text to its end, or until the reader stops, as in `| head`."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        with suppress(BrokenPipeError):  # what is still to be written; Python would complain of it at its end
+        with suppress(BrokenPipeError):  # unwritten output would make Python complain at exit
             sys.stdout.close()
 
 
 def _failed(options: argparse.Namespace, why: str) -> int:
-    """Says why a command cannot do what was asked, and returns the exit code."""
+    """Prints why a command cannot be carried out, and returns the exit code."""
     output = cli.CommandOutput("error", (), {"error": why}, f"{options.prog} --help", 2)
     print(f"{options.prog}: error: {cli.printable(why)}", file=sys.stderr)
     if options.json:

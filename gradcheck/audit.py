@@ -1,4 +1,4 @@
-"""Which operations of my code have known defects, or no second derivative? `audit` runs it once and says so."""
+"""Find operations with known defects, or without second derivatives, in the user's code, by running it once."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.user_code import place_of
 
 COMPILED = ("__forward_", "__inference_")
-"""How TensorFlow begins the names of functions that it compiles."""
+"""Prefixes of the names of functions that TensorFlow compiles."""
 OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
-"""What the names of functions contain that compute nothing of a saved model's own."""
+"""Parts of the names of functions that do not belong to a saved model's own computation."""
 WITHOUT_LINE = "in no line of the code that was given"
 
 
 def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
-    """Say which operations of `f` have known defects of TensorFlow, and which lack a derivative; no differences.
+    """List the operations of `f` with known defects of TensorFlow, or without a derivative; no differences are taken.
 
-    `f` is run once, eagerly, on `inputs` as `check` takes them: a function of tensors, or a training step that opens
-    its own tapes, such as a Keras model's train_step. Of the operations that its derivatives (or, where it takes none,
-    what it returns) depend on, the result's `operations` are those of which something is known: defects at either
-    order, whether these values lie in the region of one, and derivatives that are None or raise, so that a gradient
-    penalty or a Hessian would fail. `result.inside` are those in a region. Printing the result is meant for people; its
-    `notes` say what was not seen. That nothing is known of an operation does not prove it right: `check` compares.
+    `f` is run once, eagerly, on `inputs` as in `check`: a function of tensors, or a training step that opens its own
+    tapes, such as a Keras model's train_step. Of the operations that its derivatives (or, if it takes none, its
+    results) depend on, the result's `operations` are those of which something is known: defects at either order,
+    whether these values lie in the region of one, and derivatives that are None or raise, so that a gradient penalty or
+    a Hessian would fail. `result.inside` are those in a region. Print the result to read it; its `notes` say what was
+    not seen. An operation of which nothing is known need not be correct: `check` compares.
 
     Variables that `f` assigns, and the generators of Python, NumPy and TensorFlow, are left as they were.
 
-    Raises TypeError where `f` cannot be called, ValueError inside of a graph, and RuntimeError where `f` raises.
+    Raises TypeError if `f` cannot be called, ValueError inside a graph, and RuntimeError if `f` raises.
 
     >>> import tensorflow as tf
     >>> (found,) = audit(tf.math.cumprod, [0.0, 2.0]).inside
@@ -78,9 +78,9 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
 
 
 def audit_saved_model(folder: Path) -> AuditResult:
-    """The same of the functions of a saved model, whose values are not known. Only its definitions are read.
+    """Audit the functions of a saved model, whose values are not known. Only its definitions are read.
 
-    Raises ValueError where the folder holds none that can be read.
+    Raises ValueError if the folder holds no saved model that can be read.
     """
     from tensorflow.python.saved_model import loader_impl
 
@@ -103,26 +103,26 @@ def audit_saved_model(folder: Path) -> AuditResult:
 
 
 def _targets(record: CodeRecord) -> list[Any]:
-    """What the derivatives are of that the code takes, or else what it returns."""
+    """The targets of the derivatives that the code takes, or else its results."""
     if record.derivatives:
         return [target for call in record.derivatives for target in call.targets]
     return [part for part in tf.nest.flatten(record.result) if tf.is_tensor(part)]
 
 
 def _taken(record: CodeRecord, operations: Sequence[RecordedOperation]) -> set[int]:
-    """What tells the tensors from all others that go into some operations, or are targets."""
+    """ids of the targets and of all inputs of `operations`."""
     return {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in _targets(record)}
 
 
 def _sources(record: CodeRecord) -> list[Any]:
-    """What the derivatives are taken by, or else what could be: inputs and variables."""
+    """The sources of the derivatives that the code takes, or else its inputs and variables."""
     if record.derivatives:
         return [source for call in record.derivatives for source in call.sources]
     return [*record.leaves, *record.variables.values()]
 
 
 def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
-    """The operations that the targets depend on, by way of derivatives, too, and constants."""
+    """The operations that the targets depend on, including derivatives and constants."""
     needed = {key(target) for target in _targets(record)}
     taken, found = set(), []
     for event in reversed(record.events):
@@ -167,7 +167,7 @@ def _definition(name: str) -> Any:
 
 
 def _of_code(record: CodeRecord, needed: Sequence[RecordedOperation]) -> Iterator[str]:
-    """What of somebody's code is not seen."""
+    """The notes on what is not seen of the user's code."""
     operations = _without_constants(needed)
     rest = len(_without_constants(record.operations)) - len(operations)
     reads = [one for one in record.events if isinstance(one, HostRead) and one.tensor.dtype.is_floating]
@@ -189,7 +189,7 @@ def _of_code(record: CodeRecord, needed: Sequence[RecordedOperation]) -> Iterato
 
 
 def _from_numpy(one: RecordedOperation) -> bool:
-    """Whether it is an array of floating numbers that somebody's own line brings in, and not Keras for it."""
+    """Whether it is a floating NumPy array that a line of the user's code brings in, not Keras for it."""
     own = one.name == "Const" and one.line is not None and one.library is None
     return own and bool(one.attrs and one.attrs[1] and one.outputs[0].dtype.is_floating)
 
@@ -205,7 +205,7 @@ def _of_functions(inner: FunctionKernels) -> Iterator[str]:
 
 
 def _of_records(seen: Set[str]) -> Iterator[str]:
-    """Which known defects are not looked for; `seen` are the operations that calls of functions are seen to be."""
+    """The note on known defects that are not looked for; `seen` are the operations that calls are recognised as."""
     records = [one for one in known.load(known.library_folder()) if one.covers(tf.__version__)]
     plain = [one for one in records if one.signature.taken == PLAIN and not one.kernels]
     composed = sum(not any(names(region.op) & seen for region in one.regions) for one in plain)

@@ -1,4 +1,4 @@
-"""The public API of a check: `check` returns a Result, `assert_close` raises where it is a mismatch."""
+"""The public API of a check: `check` returns a Result, `assert_close` raises if it is a mismatch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_LOOKED_FOR = (
     "this one alone, as in @example(...), is told with its cause."
 )
 MOVED, SAID = 2.0**-8, 200
-"""How far beside a point exceptions are looked for, beside one and relatively; so much of a message is told."""
+"""Offset, absolute and relative, at which f is probed for exceptions; characters of a message that are shown."""
 CONSTRAINED = "for a constraint such as a sum of 1 use gradcheck.simplex, and the like for others"
 ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
@@ -75,21 +75,22 @@ def check(
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
     `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
-    a nested structure of tensors. Python's floats, and lists of numbers, become float64; for float32 give
-    `tf.constant(x)`. Floating and complex inputs, and `variables`, are differentiated; integers, booleans and strings
-    arrive as tensors, too: what has to stay Python's belongs into `f`. `order=2` asks for first and second derivatives.
-    `gradient` compares a gradient of your own instead of TensorFlow's, that of the sum of f's outputs (of its real
-    part, as `tape.gradient` has it): values in the structure of the inputs, or a callable that takes what `f` takes.
-    `rtol` and `atol`: errors up to atol + rtol * |derivative| do not matter; where an error of that size could not have
-    been seen, the verdict is inconclusive. Without them every error that can be seen matters. `probes` random
-    directions on each side stand in for the coordinates and outputs beyond 24 of them; one in eight of these comes
-    first, from 7 inputs or 25 outputs on, and is enough where it agrees.
+    a nested structure of tensors. Python floats, and lists of numbers, become float64; for float32 give
+    `tf.constant(x)`. Floating and complex inputs, and `variables`, are differentiated. Integers, booleans and strings
+    are passed as tensors, too; close over Python values: `lambda x: f(x, "tanh")`.
 
-    One of `variables` is unconnected where its gradient is None and `f` does not change with it: `unconnected` of the
+    `order=2` compares first and second derivatives. `gradient` is compared in place of TensorFlow's: the gradient of
+    the sum of f's outputs (of its real part, as in `tape.gradient`), given as values in the structure of the inputs, or
+    as a callable that takes the arguments of `f`. `rtol` and `atol`: errors up to atol + rtol * |derivative| do not
+    matter; if an error of that size could not have been seen, the verdict is inconclusive. By default every error that
+    can be seen matters. More than 24 coordinates, or outputs, are replaced by `probes` random directions on each side.
+    From 7 inputs or 25 outputs on, an eighth of these comes first, and is enough if it agrees.
+
+    One of `variables` is unconnected if its gradient is None and `f` does not change with it: `unconnected` of the
     result names it, a note says what `f` does depend on, and the verdict is inconclusive if nothing else is left.
 
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
-    RuntimeError, naming the argument, where there is nothing to check.
+    RuntimeError, naming the argument, if there is nothing to check.
 
     >>> import tensorflow as tf
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
@@ -110,9 +111,9 @@ def result_of(
     causes: bool = True,
     unused: bool = False,
 ) -> Result:
-    """What `check` returns; without `causes` nobody looks for those of its findings.
+    """Return the result of `check`; without `causes`, no causes of findings are looked for.
 
-    With `unused`, whoever calls tells which of the variables are unconnected.
+    With `unused`, the caller reports which of the variables are unconnected.
     """
     refuse_graph("gradcheck")
     tolerance = tolerance_from(order, rtol, atol, probes)
@@ -148,7 +149,7 @@ def result_of(
             if apart := _apart(function):
                 note = f"two calls at the same inputs {apart}; {hidden_state(partial(function.value, function.point))}"
                 return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-            # What is drawn from now on may be of another shape than what the first call drew.
+            # Later draws may have another shape than those of the first call.
             function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
             if function.outputs == 0:
                 return _nothing_to_compare(orders)
@@ -182,19 +183,19 @@ def _nothing_to_compare(orders: Sequence[int]) -> Result:
 
 
 def _is_random(function: Function, observed: ObservedCall) -> bool:
-    """Whether two calls at the same inputs differ, or may: what is drawn and multiplied by zero shows in no value."""
+    """Whether two calls at the same inputs differ, or may: random numbers times zero show in no value."""
     first = function.opened
     differs = first is not None and bool(_difference(function, first, observed.value))
     return observed.draws or (differs and bool(_apart(function)))
 
 
 def _apart(function: Function) -> str:
-    """How two calls at the same inputs differ, if that is more than rounding; else nothing."""
+    """Describe how two calls at the same inputs differ beyond rounding; else empty."""
     return _difference(function, *(function.value(function.point) for _ in range(2)))
 
 
 def _run_eagerly(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with every tf.function as plain Python, whose random operations begin alike at each call."""
+    """Run every tf.function in the function as plain Python, so that its random operations start alike at each call."""
 
     def eagerly(*arguments: Any) -> Any:
         with functions_run_eagerly():
@@ -213,7 +214,7 @@ def _difference(function: Function, first: Array, second: Array) -> str:
 def _checked(
     problem: Function, diagnosis: CheckDiagnosis, tolerance: Tolerance, probes: int, notes: tuple[str, ...]
 ) -> OrderResult:
-    """The result of the order that `diagnosis` is for; the notes are about the first."""
+    """Compare the order that `diagnosis` is for; the notes belong to the first order."""
     order = diagnosis.order
     at(f"order {order}")
     told = partial(summarise, sources=problem.sources, explain=diagnosis.explained, tolerance=tolerance)
@@ -232,7 +233,7 @@ def _checked(
 
 
 def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
-    """A result that values beside the point are missing in, with a note on what `f` raises there."""
+    """Add a note on what `f` raises near the point to a result that lacks values there."""
     if not {Reason.NOT_FINITE, Reason.JUMP}.intersection(result.reasons):
         return result
     for way in (1.0, -1.0):
@@ -241,7 +242,7 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
             continue
         try:
             problem.value(moved)
-        except Exception as error:  # f's, which the note quotes
+        except Exception as error:  # from f; the note quotes it
             said = str(error).split("\n")[0][:SAID]
             note = f"f raised {type(error).__name__} at inputs beside the ones given: {said}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
@@ -249,9 +250,9 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
 
 
 def _without_gradient(function: Function, gradient: Any, unused: bool) -> tuple[list[Source], list[Source]]:
-    """The sources for which TensorFlow says None, where that matters: those that count, and those that are unconnected.
+    """The sources for which TensorFlow returns None, where that matters: those that f depends on, and unconnected ones.
 
-    Unconnected are variables that were listed, and with which `f` does not change; with `unused` they are left out.
+    Unconnected are listed variables that `f` does not change with; with `unused` they are left out.
     """
     listed = function.arguments.listed()
     if gradient is not None and not any(listed):
@@ -271,14 +272,14 @@ def _without_gradient(function: Function, gradient: Any, unused: bool) -> tuple[
 
 
 def _changes(function: Function, part: slice) -> bool:
-    """Whether the function is another one where a part of the point is, or throws there."""
+    """Whether the function changes, or raises, when a part of the point is moved."""
     before = function.value(function.point)
     for move in MOVES:
         moved = function.point.copy()
         moved[part] += displacement(moved[part], move)
         try:
             value = function.value(moved)
-        except Exception:  # that of f, whatever it is: at the inputs given, it was not thrown
+        except Exception:  # from f, whatever it is: at the given inputs it did not raise
             return True
         overflowed = np.isfinite(before).all() and not np.isfinite(value).all()  # 0 * infinity is no dependence
         if not overflowed and not np.array_equal(value, before, equal_nan=True):
@@ -300,13 +301,13 @@ def assert_close(
 ) -> None:
     """Raise a GradientMismatch unless the derivatives of `f` agree with finite differences; arguments as for `check`.
 
-    Raises the subclass of GradientMismatch for the most severe kind found. Where first order is inconclusive
-    everywhere, raises GradientInconclusive; where only a part is, or only second order, warns with InconclusiveWarning;
+    Raises the subclass of GradientMismatch for the most severe kind found. If first order is entirely inconclusive,
+    raises GradientInconclusive; if only a part of it is, or only second order, warns with InconclusiveWarning;
     `inconclusive` = "raise", "warn" or "ignore" overrides both.
 
-    Where variables that are listed are unconnected, as `check` says, `unconnected="warn"` warns with
-    UnconnectedWarning, "raise" raises GradientUnconnected, "ignore" does neither; where all of them are, and nothing is
-    left to compare, "warn" raises, too, unless `inconclusive` says otherwise.
+    For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
+    "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
+    "warn" raises, too, unless `inconclusive` overrides that.
 
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
@@ -314,7 +315,7 @@ def assert_close(
     __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
     checked = partial(result_of, f, inputs, order, variables, gradient, rtol, atol, probes)
-    # With a gradient of one's own, the cause decides about the kind, and that about the class of the exception.
+    # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
     if example is None:
@@ -339,8 +340,8 @@ def raise_unless_good(
 ) -> None:
     """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller.
 
-    `label` and `argument` are those of `failure`.
-    `with_causes` gives the result once more, with causes, while these can still be looked for; else None.
+    `label` and `argument` are those of `failure`. `with_causes` returns the result again, with causes, while these can
+    still be looked for; else None.
     """
     __tracebackhide__ = True
     if result.verdict == Verdict.MISMATCH:

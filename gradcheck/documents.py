@@ -1,4 +1,4 @@
-"""JSON documents that anybody may have made: parsed strictly, checked against a type, refused by place."""
+"""JSON documents of any origin: parsed strictly, checked against a type, refused with the place of the error."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 def matching(pattern: str) -> Meta:
-    """The constraint that a whole text matches a pattern; a line's end after it does not count as its end."""
+    """The constraint that a whole text matches a pattern; a final newline does not count as its end."""
     return Meta(pattern=rf"^(?:{pattern})(?!\n)$")
 
 
 Real = float | Literal["nan", "inf", "-inf"]
-"""A number; those that JSON does not know are texts."""
+"""A number; NaN and infinities, which JSON lacks, are texts."""
 Text = Annotated[str, Meta(min_length=1, max_length=2000)]
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Count = Annotated[int, Meta(ge=0)]
@@ -51,7 +51,7 @@ PHRASES = {
     " >= ([0-9]+)": r" of at least \1",
     " > ([0-9]+)": r" of more than \1",
 }
-"""What msgspec calls the types of JSON and their limits, in the words of a message."""
+"""msgspec's names of JSON types and limits, and their words in messages."""
 if TYPE_CHECKING:
     Order = int
 else:
@@ -68,7 +68,7 @@ class Description(str):
 
 
 class DocumentError(ValueError):
-    """A document is not what it should be; names the place in it, what was given and what is expected."""
+    """A document is invalid; names the place in it, what was given and what is expected."""
 
     def __init__(self, place: str, given: object, expected: str) -> None:
         super().__init__(f"{place}: {_shown(given)} was given; expected {expected}")
@@ -76,7 +76,7 @@ class DocumentError(ValueError):
 
 
 def parse(text: str) -> Any:
-    """Strict JSON of at most a million characters: no NaN, no Infinity, no name twice in an object, no endless nesting.
+    """Parse strict JSON of at most a million characters: no NaN, no Infinity, no duplicate names, no endless nesting.
 
     Raises DocumentError.
     """
@@ -93,10 +93,10 @@ def parse(text: str) -> Any:
 
 
 def convert(data: Any, kind: type[T]) -> T:
-    """The typed document of parsed JSON; `kind` is a Document, or a union of some.
+    """Convert parsed JSON to a typed document; `kind` is a Document, or a union of some.
 
-    Nothing is converted from one type to another, and nothing is executed. Raises DocumentError for another type, an
-    unknown or missing field, a number that float64 does not hold exactly, and texts, lists and nesting beyond all use.
+    No value is converted from one type to another, and nothing is executed. Raises DocumentError for another type, an
+    unknown or missing field, a number that float64 does not hold exactly, and excessive texts, lists and nesting.
 
     >>> class Pair(Document):
     ...     left: int
@@ -115,7 +115,7 @@ def convert(data: Any, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise _refusal(error, data, kind) from None
     except UnicodeEncodeError as error:
-        _limit(data, "$")  # says where
+        _limit(data, "$")  # raises with the place
         raise DocumentError("$", error.object, "a text without halves of characters") from None
     except RecursionError:
         raise DocumentError("$", Description("deep nesting"), f"at most {MAX_DEPTH} levels") from None
@@ -124,9 +124,9 @@ def convert(data: Any, kind: type[T]) -> T:
 
 
 def read(path: Path, kind: type[T], what: str) -> T:
-    """The document in a file.
+    """Read the document in a file.
 
-    Raises ValueError, which names the file, for anything but `what`, and OSError where the file cannot be read.
+    Raises ValueError, naming the file, for anything but `what`, and OSError if the file cannot be read.
     """
     try:
         return convert(parse(files.read(path, MAX_TEXT)), kind)
@@ -135,7 +135,7 @@ def read(path: Path, kind: type[T], what: str) -> T:
 
 
 def plain(document: Any) -> Any:
-    """A document, or a record of any kind, as dictionaries, lists, numbers and texts, as `convert` takes it.
+    """Convert a document, or any record, to dictionaries, lists, numbers and texts, as `convert` takes them.
 
     >>> plain((1.0, math.inf))
     [1.0, 'inf']
@@ -144,12 +144,12 @@ def plain(document: Any) -> Any:
 
 
 def to_text(document: Any) -> str:
-    """The same as the text of a file."""
+    """Format a document as the text of a file."""
     return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _number(value: Any) -> Any:
-    """A number of NumPy as one of Python."""
+    """Convert a NumPy number to a Python number."""
     if isinstance(value, numbers.Number):
         return value.item()  # type: ignore[attr-defined]  # of NumPy, as all that msgspec does not know
     raise TypeError(f"{type(value).__name__} has no form in JSON")
@@ -164,7 +164,7 @@ def _without_special(data: Any) -> Any:
 
 
 def _limit(data: Any, place: str, depth: int = 0) -> None:
-    """Raises DocumentError for what no type rules out."""
+    """Raise DocumentError for values that no type rules out."""
     if isinstance(data, str):
         if len(data) > MAX_WORDS:
             raise DocumentError(place, Description(f"a text of {len(data)} characters"), f"at most {MAX_WORDS}")
@@ -184,7 +184,7 @@ def _limit(data: Any, place: str, depth: int = 0) -> None:
 
 
 def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentError:
-    """What msgspec complains of, with what was given at the place, and with the choices there."""
+    """Convert msgspec's error to one that shows the value at its place, and the choices there."""
     complaint, _, at = str(error).partition(" - at `")
     place = at.removeprefix("key` in `").rstrip("`") or "$"
     cause = error.__cause__
@@ -215,7 +215,7 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
 def _schemas(
     schema: dict[str, Any], named: dict[str, Any], data: Any, steps: list[str | int]
 ) -> Iterator[dict[str, Any]]:
-    """The JSON Schemas that a place may follow; where a field of the data chooses one of several, that one alone."""
+    """The JSON Schemas that a place may follow; only one if a field of the data chooses among several."""
     if "$ref" in schema:
         yield from _schemas(named[schema["$ref"]], named, data, steps)
     elif "anyOf" in schema:
@@ -232,7 +232,7 @@ def _schemas(
 
 
 def _part(data: Any, steps: list[str | int]) -> Any:
-    """What stands at a place; None where there is nothing."""
+    """The value at a place; None if there is none."""
     try:
         return reduce(getitem, steps, data)
     except (KeyError, IndexError, TypeError):

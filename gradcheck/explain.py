@@ -1,4 +1,4 @@
-"""Why is my gradient None, zero or only a part? `explain` says so for code that is not under test."""
+"""Explain why a gradient is None, zero or partial in code that is not under test: the public API `explain`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gradcheck.tracing.user_code import quoted
 from gradcheck.verdict.probes import PROBES
 
 EAGER_MODE = "eager execution"
-"""What TensorFlow's messages say of a call that works in a graph alone."""
+"""The words in TensorFlow's messages about calls that work only in a graph."""
 GRAPH_ALONE = (
     "explain runs every tf.function eagerly, to see its lines, so that what works in a graph alone, such as "
     "tf.gradients or the name of a tensor, raises: use a tf.GradientTape, and no names"
@@ -43,24 +43,24 @@ def explain(
     atol: float | None = None,
     probes: int = PROBES,
 ) -> Result:
-    """Say of every derivative that `f` takes, source by source, whether it is right, and if not, why.
+    """Explain every derivative that `f` takes: for each source, whether it is correct, and if not, why.
 
-    `f` may open its own tapes: every call of gradient, jacobian and batch_jacobian that it makes is compared with
-    finite differences of the call's target, and what is lost is traced to the line that lost it. It may be a training
-    step, such as a Keras model's train_step. If it takes no derivative it has to return a tensor (or a nested structure
-    of them); then the gradient of the sum of what it returns is explained, with respect to the floating inputs and
-    `variables`, or, where it takes no floating inputs, to the trainable variables that it reads. Inputs, `rtol`, `atol`
-    and `probes` are those of `check`, which alone takes constrained inputs, such as those of `gradcheck.symmetric`.
+    `f` may open its own tapes: each of its calls of gradient, jacobian and batch_jacobian is compared with finite
+    differences of the call's target, and a lost part is traced to the line that lost it. `f` may be a training step,
+    such as a Keras model's train_step. If it takes no derivative, it has to return a tensor (or a nested structure of
+    them); then the gradient of the sum of its results is explained, with respect to the floating inputs and
+    `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol` and `probes`
+    are those of `check`; constrained inputs, such as those of `gradcheck.symmetric`, are refused.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
-    they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
-    `gradient`, `right` and `diagnosis` (cause, evidence, remedy, place, and `lost`, the size of the lost part).
-    A source whose gradient is None and that moves the target in no run is `unconnected`: its note says what the target
-    does depend on. The verdict is inconclusive where a derivative has no other sources.
+    they were. Print the result to read it; `result.sources` holds one SourceResult per source and call, with
+    `gradient`, `right` and `diagnosis` (cause, evidence, remedy, place, and `lost`, the size of the lost part). A
+    source whose gradient is None and that changes the target in no run is `unconnected`: its note says what the target
+    does depend on. The verdict is inconclusive if a derivative has no other sources.
 
-    Where `f` raises after it took a derivative, such as an optimizer that got no gradient, a note says so. Raises
-    TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError where
-    `f` runs on the replicas of a strategy, each in a thread of its own, or asks a tape that was opened before it ran.
+    If `f` raises after it took a derivative, as in an optimizer that got no gradient, a note says so. Raises TypeError,
+    ValueError or RuntimeError, naming the argument, if there is nothing to explain, and ValueError if `f` runs on the
+    replicas of a strategy, each in a thread of its own, or uses a tape that was opened before it ran.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(1.0)
@@ -88,7 +88,7 @@ def explain(
         first, _ = _recorded(f, inputs, listed)
         if first.draws:
             stack.enter_context(seeded())
-        # What a first run alone makes, such as an optimizer's slots or constants that are kept, no replay makes again.
+        # Replays do not repeat what only a first run makes, such as an optimizer's slots or cached constants.
         time = BlameTime()
         record, names = _recorded(f, inputs, listed)
         record = replace(record, given_at_first=first.with_gradients - record.with_gradients)
@@ -115,10 +115,10 @@ def explain(
 def _recorded(
     f: Callable[..., Any], inputs: tuple[Any, ...], variables: Sequence[Any]
 ) -> tuple[CodeRecord, list[str] | None]:
-    """The record of the code, and the names of the sources where the derivative is not its own.
+    """Record the code; the names of the sources are returned too if the derivative is not its own.
 
-    Raises RuntimeError where it raised before it took a derivative, ValueError where it runs on replicas or uses a tape
-    that was opened before, TypeError where it differentiates a ragged tensor.
+    Raises RuntimeError if it raised before it took a derivative, ValueError if it runs on replicas or uses a tape that
+    was opened before, TypeError if it differentiates a ragged tensor.
     """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
@@ -140,7 +140,7 @@ def _recorded(
 
 
 def _refuse_earlier_tapes(record: CodeRecord) -> None:
-    """Raise ValueError for a derivative of what was computed before the code ran: no run of it computes that again."""
+    """Raise ValueError for a derivative of values from before the run, which no run of the code computes again."""
     opened = {event.tape for event in record.events if isinstance(event, TapeChange) and event.change == "opened"}
     for call in record.derivatives:
         if call.tape not in opened:
@@ -162,18 +162,18 @@ def _refuse_ragged(record: CodeRecord) -> None:
 
 
 def _own_error(record: CodeRecord) -> bool:
-    """Whether the code raised an exception that is not the one of a derivative."""
+    """Whether the code raised an exception that is not that of a derivative."""
     return record.error is not None and not any(record.error is call.error for call in record.derivatives)
 
 
 def _raised(record: CodeRecord) -> str:
-    """What the code raised, as a sentence begins."""
+    """The exception that the code raised, as the beginning of a sentence."""
     message = " ".join(str(record.error).split())
     return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 
 def _refuse_constrained(named: Iterable[tuple[str, Any]]) -> None:
-    """Raise TypeError for what has a constraint: the elements of a source are moved one by one, out of its set."""
+    """Raise TypeError for a constrained input: the elements of a source are moved one by one, out of its set."""
     for name, given in named:
         if isinstance(given, Constrained):
             raise TypeError(
@@ -184,7 +184,7 @@ def _refuse_constrained(named: Iterable[tuple[str, Any]]) -> None:
 
 
 def _listed(variables: Any) -> list[Any]:
-    """The variables that were listed, flat. Raises TypeError for anything else."""
+    """The listed variables, flat. Raises TypeError for anything else."""
     if variables is None:
         return []
     given = [variables] if variable_of(variables) is not None else tf.nest.flatten(variables)
@@ -201,9 +201,9 @@ def _listed(variables: Any) -> list[Any]:
 def _differentiated(
     record: CodeRecord, variables: Sequence[Any], parameters: Sequence[str]
 ) -> tuple[CodeRecord, list[str]]:
-    """The record of taking the gradient of the sum of what the function returns, and the names of its sources.
+    """Record the gradient of the sum of the function's results; return the record and the names of its sources.
 
-    Raises ValueError where there is nothing to differentiate with respect to, TypeError where there is no tensor to
+    Raises ValueError if there is nothing to differentiate with respect to, TypeError if there is no tensor to
     differentiate.
     """
     leaves = list(chain.from_iterable(named_leaves(record.inputs, parameters)))

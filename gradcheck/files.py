@@ -1,4 +1,4 @@
-"""Reading a file that somebody else may have made, and writing one whole or not at all."""
+"""Read files of any origin, and write files whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import stat
 from pathlib import Path
 
 PREFIX, SUFFIX = ".gradcheck-", ".tmp"
-"""What the name of a temporary file begins and ends with."""
+"""Prefix and suffix of the names of temporary files."""
 
 
 class FileRefusedError(OSError):
-    """A path is no file to read: a link, a device, a folder, too large or no text; names it and what is expected."""
+    """A path is no readable file: a link, a device, a folder, too large or no text; names it and what is expected."""
 
 
 def refuse_unusual(path: Path, limit: int) -> None:
     """Raises FileRefusedError unless a path is a regular file of at most `limit` bytes, and no symbolic link.
 
-    Raises OSError where there is no such file. A named pipe, say, to which nobody writes would be waited for forever.
+    Raises OSError if there is no such file. A named pipe without a writer, for instance, would block forever.
     """
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
@@ -31,9 +31,9 @@ def refuse_unusual(path: Path, limit: int) -> None:
 
 
 def read(path: Path, limit: int) -> str:
-    """The text of a regular file of at most `limit` bytes of UTF-8.
+    """Returns the text of a regular file of at most `limit` bytes of UTF-8.
 
-    Raises FileRefusedError for anything else, and OSError where the file is missing or cannot be read.
+    Raises FileRefusedError for anything else, and OSError if the file is missing or cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,11 +51,10 @@ def read(path: Path, limit: int) -> str:
 
 
 def replace(path: Path, content: str) -> Path:
-    """Puts a text at a path in one step (a temporary file beside it, then os.replace), and returns the path.
+    """Replaces a file by a text in one step (a temporary file beside it, then os.replace), and returns the path.
 
-    Readers and other writers see the old file or the new one, never a part; its permissions are those of the old one,
-    or what the umask leaves a new one. Raises OSError, and leaves neither a temporary file nor a changed one, where
-    that fails.
+    Readers and other writers see the old file or the new one, never a part; it keeps the permissions of the old file,
+    or gets those of the umask. On failure raises OSError, and leaves neither a temporary file nor a changed one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +72,7 @@ def replace(path: Path, content: str) -> Path:
             if stat.S_ISREG(before):
                 os.chmod(temporary, stat.S_IMODE(before))
         os.replace(temporary, path)
-    except BaseException:  # raised on
+    except BaseException:  # re-raised
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
@@ -81,6 +80,6 @@ def replace(path: Path, content: str) -> Path:
 
 
 def _created_beside(path: Path) -> tuple[int, Path]:
-    """A new file in the same folder: its descriptor and its path. Those of mkstemp are readable by their owner only."""
+    """Creates a file in the same folder; returns descriptor and path. mkstemp's are readable by their owner only."""
     temporary = path.with_name(f"{PREFIX}{path.name[:40]}-{secrets.token_hex(8)}{SUFFIX}")
     return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), temporary

@@ -1,4 +1,4 @@
-"""A Keras callback that holds the gradient of the current batch against differences of its loss now and then."""
+"""A Keras callback that regularly compares the gradient of the current batch with differences of its loss."""
 
 from __future__ import annotations
 
@@ -34,36 +34,35 @@ from gradcheck.verdict.failure import (
 ACTIONS = ("warn", "raise")
 USE_OR_FREEZE = "What to do: compute what depends on it inside of the step, or set its trainable to False."
 ERROR, RESOLUTION = "gradient_error", "gradient_resolution"
-"""What the logs call the largest error and the resolution of the spot checks of an epoch."""
+"""The names of the largest error and the resolution of an epoch's spot checks in the logs."""
 
 ATTEMPTS = 3
-"""After so many checks in a row that failed, the monitor takes no more of a training."""
+"""After this many failed checks in succession, the monitor makes no more in a training."""
 
 
 class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
-    """Holds the gradient of the current batch, at the current weights, against differences of its loss.
+    """Compares the gradient of the current batch, at the current weights, with differences of its loss.
 
-    At the first batch and at each `every`-th after it, the derivatives that the model's train_step takes of its loss
-    with respect to variables are compared along a few `directions`, as by `gradcheck.spot_check`, in a graph that is
-    traced once, or eagerly where the model runs eagerly or no graph can be made of its step. Of a model that is not
-    built, the second batch is the first, since the weights are the training's to make. The largest error of an epoch
-    and its resolution, relative to the sum of the sizes of gradient times move, stand in the logs of its end as
-    `gradient_error` and `gradient_resolution`, for the history and for callbacks that come later, TensorBoard included:
-    NaN for an epoch without a check, or where no gradient was finite. Those of each check go to the default summary
-    writer if there is one.
+    At the first batch, and every `every` batches after it, the derivatives that the model's train_step takes of its
+    loss with respect to variables are compared along a few `directions`, as in `gradcheck.spot_check`: in a graph that
+    is traced once, or eagerly if the model runs eagerly or its step cannot be traced. For a model that is not built,
+    the first check is at the second batch, since the training creates the weights. The largest error of an epoch and
+    its resolution, relative to sum |gradient * direction|, are `gradient_error` and `gradient_resolution` in the logs
+    of its end, for the history and for later callbacks, including TensorBoard: NaN for an epoch without a check, or
+    without a finite gradient. Those of each check go to the default summary writer if there is one.
 
-    What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
+    A disagreement along a direction is examined by `gradcheck.explain`, which takes longer. A gradient that it calls
     wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
-    MismatchWarning (`"warn"`), once; the message names the operation and the line, or says that NaN or infinity stands
-    in the batch or in the weights. Weights without a gradient that do not change the loss are named once, in an
-    UnconnectedWarning. Dropout and seeds are held fixed for a check; weights, moving averages, seeds,
-    metrics and the order of the data are left as they were.
+    MismatchWarning (`"warn"`), once; the message names the operation and the line, or says that NaN or infinity is in
+    the batch or in the weights. Weights without a gradient that do not change the loss are named once, in an
+    UnconnectedWarning. Dropout and seeds are held fixed for a check; weights, moving averages, seeds, metrics and the
+    order of the data are left as they were.
 
-    The training goes on whatever happens in a check. What cannot be watched, such as more than one replica, complex
-    weights or a step without a tape, is told by one InconclusiveWarning, with the reason, and stands as NaN in the
-    logs; the next check tries again, until three in a row have failed.
+    The training continues whatever happens in a check. Cases that cannot be watched, such as more than one replica,
+    complex weights or a step without a tape, give one InconclusiveWarning, with the reason, and NaN in the logs; the
+    next check tries again, until three in succession have failed.
 
-    Raises ValueError for arguments that make no sense.
+    Raises ValueError for invalid arguments.
 
     >>> import keras
     >>> import numpy as np
@@ -76,7 +75,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     """
 
     _supports_tf_logs = True
-    """Lets Keras 2 give it the logs that the history is made of, no copy."""
+    """Lets Keras 2 pass the logs that the history is made of, not a copy."""
 
     def __init__(self, every: int = 1000, *, directions: int = 2, action: str = "warn") -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         self._replaced: tuple[Any, Any] | None = None
 
     def _implements_train_batch_hooks(self) -> bool:
-        """Keras 2 asks this, and the same of other batches."""
+        """Asked by Keras 2, which asks the same of other batches."""
         return True
 
     def _implements_test_batch_hooks(self) -> bool:
@@ -182,7 +181,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         self.model.train_function, self._replaced = checked, (checked, train)
 
     def _put_back(self) -> bool:
-        """Give the model the train_function that was replaced, unless it has another one by now; whether one was."""
+        """Give the model back its train_function, unless it has another one by now; return whether one was replaced."""
         if self._replaced is None:
             return False
         (ours, train), self._replaced = self._replaced, None
@@ -191,7 +190,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         return True
 
     def _look(self, data: Any) -> None:
-        """Check a batch; raises a mismatch if asked to, and nothing else."""
+        """Check a batch; raises a mismatch if requested, and nothing else."""
         self._wrong, self._failed = None, False
         with self._going_on():
             self._check(data)
@@ -207,7 +206,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         warnings.warn(str(self._wrong), MismatchWarning, stacklevel=2)
 
     def _count(self) -> None:
-        """End a check, which may have failed: then say so, and take no more after too many in a row."""
+        """End a check; if it failed, warn, and stop checking after too many failures in succession."""
         self._due += self.every * -(-(self._batches + self._taking - self._due) // self.every)
         self._failures = self._failures + 1 if self._failed else 0
         if self._failures == ATTEMPTS:
@@ -216,15 +215,15 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
-        """Let the training go on whatever fails inside; what it was is told later, where warnings may be errors."""
+        """Let the training continue whatever fails inside; failures are shown later, where warnings may be errors."""
         try:
             yield
-        except Exception as error:  # of the model, of TensorFlow or of ours: the training goes on
+        except Exception as error:  # from the model, TensorFlow or gradcheck: the training goes on
             self._failed = True
             self._doubts.append(raised(error))
 
     def _warn(self) -> None:
-        """Tell what is not watched, once in a training."""
+        """Warn of what is not watched, once in a training."""
         doubts, self._doubts = self._doubts, []
         if doubts and not self._doubted:
             self._doubted = True
@@ -264,14 +263,14 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
                     self._tell(told, explained)
 
     def _found(self, data: Any) -> list[CheckedSources]:
-        """The checks of a batch by graphs, or, where these fail, by the step's own eager code."""
+        """The checks of a batch by graphs, or, if these fail, by the step's own eager code."""
         tried = []
         for step in self._steps:
             tried.append((step, step.checks(data, self.directions)))
             if not any(isinstance(found, str) for _, found in tried[-1][1]):
                 break
         best, walked = min(reversed(tried), key=lambda one: np.mean([isinstance(found, str) for _, found in one[1]]))
-        self._steps.sort(key=lambda step: step is not best)  # with which the next check begins
+        self._steps.sort(key=lambda step: step is not best)  # the next check begins with it
         return walked
 
     def _tell(self, told: Sequence[str], explained: Result) -> None:
@@ -282,9 +281,9 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def _beginning_with(held: Sequence[Any], iterator: Any, count: int, strategy: Any) -> Any:
-    """An iterator that gives what will be held, and what else a call that takes `count` batches takes.
+    """An iterator over the future contents of `held`, then the other batches of a call that takes `count`.
 
-    It is of the same type: for another, the training's function would be traced again, with other random numbers.
+    It has the same type: for another one the training's function would be traced again, with other random numbers.
     """
     again = tf.data.Dataset.from_generator(
         lambda: itertools.chain(held, itertools.islice(iterator, count - 1)), output_signature=iterator.element_spec
@@ -298,7 +297,7 @@ def _difference(found: SpotCheck) -> str:
 
 
 def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:
-    """That a gradient is not finite, and where that comes from; `known` is an operation that makes it so."""
+    """Describe a gradient that is not finite, and its origin; `known` says that an operation is known to make it so."""
     lines = ["is not finite"]
     if numbers := _endless_numbers(data):
         lines.append(
@@ -319,7 +318,7 @@ def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:
 
 
 def _endless_numbers(data: Any) -> list[str]:
-    """Where NaN or infinity stands in the data of a batch, such as "data[0] (1 of 64 numbers)"."""
+    """The places of NaN or infinity in the data of a batch, such as "data[0] (1 of 64 numbers)"."""
     found = []
     for name, leaf in paths("data", data):
         parts = [part for part in tf.nest.flatten(leaf, expand_composites=True) if tf.is_tensor(part)]

@@ -13,7 +13,7 @@ MODES = ("raise", "warn", "ignore")
 
 
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
-    """The tolerance, once the arguments of a check are found good. Raises ValueError."""
+    """Validate the arguments of a check and return its tolerance. Raises ValueError."""
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):
@@ -37,7 +37,7 @@ def refuse_modes(inconclusive: str | None, unconnected: str) -> None:
 
 
 def refuse_directions(directions: Any) -> None:
-    """Raise ValueError for what is no number of directions."""
+    """Raise ValueError for an invalid number of directions."""
     if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
         raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
 
@@ -53,5 +53,5 @@ def refuse_uncallable(loss: Any, gradient: Any) -> None:
 
 
 def name_of(f: Any) -> str:
-    """What a message calls somebody's function."""
+    """The name of the user's function in messages."""
     return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)

@@ -1,6 +1,6 @@
-"""A check that takes long: a bar on the terminal, and Ctrl-C, which ends it at the next evaluation at the latest.
+"""Progress of a long check: a bar on the terminal, and Ctrl-C, which ends it at the next evaluation at the latest.
 
-The bar is there after two seconds, where stderr is a terminal, rich is installed (Keras needs it) and CI is not set.
+The bar appears after two seconds if stderr is a terminal, rich is installed (Keras needs it) and CI is not set.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from types import FrameType
 from typing import Any
 
 DELAY = 2.0
-"""The bar comes after so many seconds."""
+"""Seconds until the bar appears."""
 
 PER_SECOND = 8.0
-"""So often it is drawn."""
+"""Updates of the bar per second."""
 
 
 class LongCheck:
-    """A check that is running: how many `evaluations` there were, what it is at, and its bar once there is one."""
+    """A running check: its number of `evaluations`, its stage, and its bar once there is one."""
 
     def __init__(self, name: str) -> None:
         self.name, self.stage, self.evaluations = name, "", 0
@@ -34,37 +34,37 @@ class LongCheck:
 
     @property
     def text(self) -> str:
-        """What stands beside the bar."""
+        """The text beside the bar."""
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         stage = f", {self.stage}" if self.stage else ""
         return f"gradcheck of {self.name}{stage}: {self.evaluations:,} evaluations, {minutes}:{seconds:02d}"
 
     def show(self) -> None:
-        """Draw the bar from now on; quietly nothing where that cannot be done."""
+        """Draw the bar from now on; do nothing if that is not possible."""
         with self._lock:
             if self._over:
                 return
             try:
                 self.live = _live(self)
                 self.live.start()
-            except Exception:  # no rich, or somebody else's bar is on the terminal
+            except Exception:  # no rich, or another bar is on the terminal
                 self.live = None
 
     def hide(self) -> None:
-        """Take the bar away, for good."""
+        """Remove the bar, for good."""
         with self._lock:
             self._over = True
             if self.live is not None:
                 self.live.stop()
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C, which somebody's code may catch, and TensorFlow does in a tf.py_function."""
+        """Handle Ctrl-C, which the user's code may catch, as TensorFlow does in a tf.py_function."""
         self.interrupted = True
         raise KeyboardInterrupt
 
 
 def _live(check: LongCheck) -> Any:
-    """A line with a bar that pulses, for the total is unknown."""
+    """A line with a pulsing bar, since the total is unknown."""
     from rich.console import Console
     from rich.live import Live
     from rich.progress_bar import ProgressBar
@@ -82,7 +82,7 @@ def _live(check: LongCheck) -> Any:
         console=Console(stderr=True),
         refresh_per_second=PER_SECOND,
         transient=True,
-        redirect_stdout=sys.stdout.isatty(),  # what is printed goes above the bar, on the same terminal
+        redirect_stdout=sys.stdout.isatty(),  # printed text goes above the bar, on the same terminal
     )
 
 
@@ -92,9 +92,9 @@ RUNNING: ContextVar[LongCheck | None] = ContextVar("RUNNING", default=None)
 
 @contextmanager
 def shown(name: str) -> Iterator[None]:
-    """Let a check of `name` run inside; one that is a part of another one is not shown by itself.
+    """Show the progress of a check of `name` in the block, unless it is part of another check.
 
-    Raises KeyboardInterrupt where Ctrl-C came, even if the code that was running caught it.
+    Raises KeyboardInterrupt after Ctrl-C, even if the running code caught it.
     """
     if RUNNING.get() is not None:
         yield
@@ -115,7 +115,7 @@ def shown(name: str) -> Iterator[None]:
 
 
 def counted(evaluations: int) -> None:
-    """So many evaluations are to be made now. Raises KeyboardInterrupt if Ctrl-C came and somebody caught it."""
+    """Count evaluations that are about to be made. Raises KeyboardInterrupt after a Ctrl-C that was caught."""
     check = RUNNING.get()
     if check is not None:
         check.evaluations += evaluations
@@ -124,14 +124,14 @@ def counted(evaluations: int) -> None:
 
 
 def at(stage: str) -> None:
-    """What the check is at, such as "order 1"."""
+    """Set the stage of the check, such as "order 1"."""
     check = RUNNING.get()
     if check is not None:
         check.stage = stage
 
 
 def _has_a_reader() -> bool:
-    """Whether there is somebody to look at a bar."""
+    """Whether a bar on the terminal would be seen."""
     try:
         return sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):  # no stderr, or a closed one
@@ -139,6 +139,6 @@ def _has_a_reader() -> bool:
 
 
 def _hears_of_interrupts() -> bool:
-    """Whether Ctrl-C does what Python does with it; only the main thread hears of it."""
+    """Whether Ctrl-C has Python's default effect; only the main thread receives it."""
     main = threading.current_thread() is threading.main_thread()
     return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler

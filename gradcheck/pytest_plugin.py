@@ -1,8 +1,8 @@
 """Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, shards, budgets, known defects, reports, the table.
 
-Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
-`finding` attribute (a gradcheck.hunt.finding.GraphFinding) is run in a fresh process and written to the folder of
-reports. What a test counts in `gradcheck_coverage` becomes events of the run.
+Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test with a `finding` attribute (a
+gradcheck.hunt.finding.GraphFinding) is run again in a fresh process and written to the folder of reports. Counts that a
+test makes in `gradcheck_coverage` become events of the run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Notes when the run began: a process may have several, one after the other."""
+    """Notes when the run began: a process may have several runs, one after the other."""
     early_config.stash[BEGUN] = time.time()
 
 
@@ -76,14 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if hunting:
         operations = ProjectOperations(config, CONFIGURATION, properties)
         config.pluginmanager.register(operations, "gradcheck-operations")
-    # pytest captures this descriptor later on; a hang has to be reported on the one that the user sees.
+    # pytest captures this descriptor later; a hang has to be reported on the one that the user sees.
     config.stash[STDERR] = os.dup(2)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config, config.stash[CONFIGURATION], hunting), "gradcheck-controller")
 
 
 def configuration(config: pytest.Config) -> RunConfiguration:
-    """What the options ask for; a worker takes from its controller what the two have to share. Raises ValueError."""
+    """Reads the configuration from the options; a worker takes shared parts from its controller. Raises ValueError."""
     numbers = {name: config.getoption(f"--gradcheck-{name}") for name in ("minutes", "limit", "shrinking")}
     for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
@@ -109,21 +109,21 @@ def configuration(config: pytest.Config) -> RunConfiguration:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker shares the run's name, its deadline and the order of its tests, however late it starts."""
+    """Gives a worker the run's name, its deadline and the order of its tests, however late it starts."""
     given = node.config.stash[CONFIGURATION]
     node.workerinput[SENT] = {"name": given.name, "deadline": given.deadline, "schedule": dict(given.schedule)}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Test modules load TensorFlow."""
+    """Loads test modules, and TensorFlow with them."""
     with runtime.loading():
         return (yield)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""
+    """Deselects other shards and operations that were not asked for; tests that wait longest come first."""
     given = config.stash[CONFIGURATION]
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
@@ -156,7 +156,7 @@ def gradcheck_event(pytestconfig: pytest.Config) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """One thread a worker, as soon as something has loaded TensorFlow; nothing more once the time is over."""
+    """Sets one thread per worker once TensorFlow is loaded; skips hunting tests once the time is over."""
     runtime.configure_if_loaded()
     if _over(item):
         pytest.skip(f"the {item.config.stash[CONFIGURATION].minutes:g} minutes are over")
@@ -164,14 +164,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Counts what a hunting test does; Ctrl-C keeps what it has found."""
+    """Counts the work of a hunting test; Ctrl-C keeps its findings."""
     if WORKER not in item.config.stash or not _hunts(item):
         return (yield)
     with worker(item.config).hunting():
         try:
             return (yield)
-        except Exception as error:  # of the test: it is raised again
-            _findings(error)  # completed here, what they run is recorded and has its limit
+        except Exception as error:  # from the test: re-raised
+            _findings(error)  # completed here, so that what they run is recorded and limited
             raise
 
 
@@ -198,7 +198,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """This process writes its last event."""
+    """Writes the last event of this process."""
     if WORKER in session.config.stash:
         from gradcheck.hunt.events import Ending
 
@@ -210,7 +210,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leaves the process as it was."""
+    """Restores the process to its earlier state."""
     if WORKER in config.stash:
         config.stash[WORKER].close()
         del config.stash[WORKER]
@@ -220,7 +220,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def worker(config: pytest.Config) -> Worker:
-    """This process's part of the run, begun when the first test needs it."""
+    """This process's part of the run, created when the first test needs it."""
     if WORKER not in config.stash:
         from gradcheck.hunt.running.worker import Worker
 

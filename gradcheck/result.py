@@ -1,4 +1,4 @@
-"""The result of a check: frozen records, which the layers above numerics fill and the reports print."""
+"""The result of a check: frozen records, filled by the layers above numerics and printed by the reports."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from math import ceil, inf, isfinite, log10
 from typing import NoReturn
 
 APART, LISTED = 10.0, 8
-"""The resolution of a source is printed where it is by this factor another than that of most; of so many at most."""
+"""A source's resolution is printed if it differs from the usual one by more than APART; at most LISTED are printed."""
 
 
 class Word(str, Enum):
-    """A member is its word: it equals it, prints as it and is written to files as it."""
+    """A member of the enum is its word: equal to it, printed as it, and written to files as it."""
 
     def __str__(self) -> str:
         return str.__str__(self)
@@ -35,12 +35,12 @@ class Verdict(Word):
 
     @staticmethod
     def worst(verdicts: Iterable[Verdict]) -> Verdict:
-        """The worst of several verdicts."""
+        """Return the worst of several verdicts."""
         return max(verdicts, key=list(Verdict).index)
 
 
 class NoTruth:
-    """A result with a verdict, which is neither true nor false: as an object it would be true, whatever was found."""
+    """A result with a verdict, which is neither true nor false: as a plain object it would always be true."""
 
     def __bool__(self) -> NoReturn:
         """Raises TypeError, so that `assert check(f, x)` does not pass for a mismatch."""
@@ -65,7 +65,7 @@ class Kind(Word):
 
 
 class Reason(Word):
-    """Why a comparison is inconclusive."""
+    """Reasons why a comparison is inconclusive."""
 
     HIGHER_KINK = "kink of higher order"
     COMPOSED_KINK = "convention at a composed kink"
@@ -135,13 +135,13 @@ class Diagnosis:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """What there is to print, each with its label."""
+        """The parts to print, each with its label."""
         where = [] if self.place is None else [("where", str(self.place))]
         return [("cause", self.cause.value), *where, ("evidence", self.evidence), ("remedy", self.remedy)]
 
     @property
     def printed(self) -> list[str]:
-        """The lines with their labels in a column."""
+        """The lines, with their labels in a column."""
         return [f"{label:<8}  {text}" for label, text in self.lines]
 
 
@@ -178,9 +178,9 @@ class Finding:
 class SourceResolution:
     """The smallest error that would have been noticed in the derivatives with respect to one input or variable.
 
-    `resolution` is that error, as in OrderResult; `relative` the same over the source's own derivative: its largest
-    entry, or, where many entries were compared together, its share of their sum. NaN where nothing was compared, the
-    second also where the derivative is next to zero.
+    `resolution` is that error, as in OrderResult; `relative` is relative to the source's own derivative: its largest
+    entry, or, if many entries were compared together, its share of their sum. Both are NaN if nothing was compared,
+    `relative` also if the derivative is next to zero.
     """
 
     name: str
@@ -196,11 +196,11 @@ class SourceResolution:
 class OrderResult:
     """The verdict at one order of differentiation.
 
-    `resolution` is the smallest absolute error that would have been noticed in all entries that were compared: one as
-    large would not have agreed. `relative_resolution` is the same over the largest derivative. Of entries that were
-    compared together, as a note says, the first is that of their sum, weighted by the magnitudes of the inputs and
-    divided by those of the outputs, the second over its largest term. `by_source` has both for each source, beside its
-    own derivative. `compared` and `inconclusive` count entries.
+    `resolution` is the smallest absolute error that would have been noticed in all compared entries: an error of this
+    size would not have agreed. `relative_resolution` is relative to the largest derivative. For entries that were
+    compared together, as a note says, `resolution` is that of their sum, weighted by the magnitudes of the inputs and
+    divided by those of the outputs, and `relative_resolution` is relative to its largest term. `by_source` has both for
+    each source, relative to its own derivative. `compared` and `inconclusive` count entries.
     """
 
     order: int
@@ -228,7 +228,7 @@ class OrderResult:
         return "\n".join(lines)
 
     def _apart(self) -> list[str]:
-        """The resolutions of sources that are far finer, or coarser, than those of most."""
+        """The resolutions of sources that are far finer, or coarser, than the usual one."""
         known = sorted(one.resolution for one in self.by_source if isfinite(one.resolution))
         usual = known[len(known) // 2] if known else self.resolution
         apart = [
@@ -243,12 +243,12 @@ class OrderResult:
 
 @dataclass(frozen=True)
 class SourceResult:
-    """What one source of a derivative that somebody took has for a gradient.
+    """The gradient of one source of a recorded derivative.
 
-    `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
-    TensorFlow returned, as text. `right` is None where the comparison is inconclusive; then `note` says why. It says
-    more about a right one, `finding` what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot
-    be compared. A source is `unconnected` where the gradient is None and the target does not change with it: `right` is
+    `call` is the line that took it (None if `explain` did), `name` the source as written there, `gradient` TensorFlow's
+    result, as text. `right` is None if the comparison is inconclusive; then `note` says why. For a correct gradient
+    `note` says more, `finding` says what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot
+    be compared. A source is `unconnected` if the gradient is None and the target does not change with it: `right` is
     None, and `note` says what the target does depend on, and which tensors were made before the code ran.
     """
 
@@ -263,7 +263,7 @@ class SourceResult:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """Why it is wrong, or not finite, where that is known."""
+        """The cause of a wrong, or not finite, gradient, if it is known."""
         return self.origin if self.finding is None else self.finding.diagnosis
 
     def __str__(self) -> str:
@@ -281,10 +281,10 @@ class SourceResult:
 
 @dataclass(frozen=True)
 class Result(NoTruth):
-    """What `check` found, order by order; printing it is meant for people.
+    """The result of `check`, order by order; print it to read it.
 
-    `sources` is what `explain` says of each source of each derivative. `unconnected` names those of its sources, or of
-    the variables that were listed, whose gradient is None and with which nothing changes; notes say more.
+    `sources` is the result of `explain` for each source of each derivative. `unconnected` names those of its sources,
+    or of the listed variables, whose gradient is None and with which nothing changes; notes say more.
     """
 
     orders: Mapping[int, OrderResult]
@@ -293,7 +293,7 @@ class Result(NoTruth):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the orders asked for."""
+        """The worst verdict of the checked orders."""
         return Verdict.worst(order.verdict for order in self.orders.values())
 
     @property
@@ -303,15 +303,15 @@ class Result(NoTruth):
 
     @property
     def resolution(self) -> dict[int, float]:
-        """For each order, the smallest absolute error that would have been noticed."""
+        """The smallest absolute error that would have been noticed, for each order."""
         return {number: order.resolution for number, order in self.orders.items()}
 
     def resolution_of(self, name: str, order: int = 1) -> float:
         """The smallest absolute error that would have been noticed with respect to one input or variable.
 
-        `name` is the one that findings have, such as "x" or "variables[0] (dense/kernel)", or a part of it that no
-        other has. In the units of `OrderResult.resolution`; NaN where nothing of it was compared. Raises KeyError for
-        another name, and for an order that was not asked for.
+        `name` is the one in findings, such as "x" or "variables[0] (dense/kernel)", or a part of it that no other has.
+        In the units of `OrderResult.resolution`; NaN if nothing of it was compared. Raises KeyError for another name,
+        and for an order that was not checked.
 
         >>> from gradcheck import check
         >>> check(lambda x, y: x**2 + 1e-6 * y**2, 1.0, 1.0).resolution_of("y") < 1e-9
@@ -353,7 +353,7 @@ def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
 
 
 def told_apart(first: float, second: float, digits: int = 6) -> tuple[str, str]:
-    """Two numbers with so many digits, or with as many as show two digits of what they differ by.
+    """Format two numbers with this many digits, or with as many as show two digits of their difference.
 
     >>> told_apart(2.718281828, 2.718281831), told_apart(0.5, 2.0)
     (('2.718281828', '2.718281831'), ('0.5', '2'))

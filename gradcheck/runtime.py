@@ -1,4 +1,4 @@
-"""A process's settings: TensorFlow quiet and without oneDNN's reorderings, one thread a worker; Hypothesis's search."""
+"""Settings of a process: quiet TensorFlow without oneDNN's reorderings, one thread per worker; Hypothesis's search."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def set_environment() -> None:
 
 
 def set_known(folder: Path) -> None:
-    """Says where this process finds the known defects, such as below pytest's root folder."""
+    """Sets the folder of known defects for this process, such as one below pytest's root folder."""
     _known[:] = [folder]
 
 
 def known() -> Path | None:
-    """The folder of known defects: the one that GRADCHECK_KNOWN names, or else the one that was set, or else None."""
+    """Returns the folder of known defects: the one that GRADCHECK_KNOWN names, else the one that was set, else None."""
     return named_known() or next(iter(_known), None)
 
 
 def named_known() -> Path | None:
-    """The folder of known defects that GRADCHECK_KNOWN names, or None."""
+    """Returns the folder of known defects that GRADCHECK_KNOWN names, or None."""
     named = os.environ.get("GRADCHECK_KNOWN")
     return Path(named) if named else None
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Keeps the garbage collector away from what is loaded inside, in a process that is the hunt's own.
+    """Keeps the garbage collector away from what is loaded inside, in a process of the hunt's own.
 
-    TensorFlow's modules are 300,000 objects that stay: going over them again and again takes as long as half of the
-    import, and as long again when the process ends.
+    TensorFlow's modules are 300,000 objects that stay: scanning them repeatedly takes half as long as the import, and
+    as long again at exit.
     """
     running = gc.isenabled()
     gc.disable()
@@ -62,11 +62,11 @@ def loading() -> Iterator[None]:
 def configure() -> bool:
     """Imports TensorFlow with one intra-op and one inter-op thread; returns whether the threads could be set.
 
-    Threads that somebody chose before (tf.config.threading, TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS) stay; a
-    TensorFlow that has already run an operation keeps what it has. Further calls change nothing.
+    Threads that were set before (tf.config.threading, TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS) are kept, and so
+    are those of a TensorFlow that has already run an operation. Further calls change nothing.
     """
     set_environment()
-    # What a process that has TensorFlow already has made since is not ours to set aside.
+    # In a process that has loaded TensorFlow already, other objects are not ours to freeze.
     with nullcontext() if "tensorflow" in sys.modules else loading():
         import tensorflow as tf
 
@@ -82,21 +82,21 @@ def configure() -> bool:
 
 
 def configure_if_loaded() -> None:
-    """The same, but only where something has imported TensorFlow already."""
+    """The same, but only if TensorFlow is loaded already."""
     if "tensorflow" in sys.modules:
         configure()
 
 
 def example_under_way() -> object | None:
-    """What identifies the example that Hypothesis is trying out; None where somebody reads what a failure says.
+    """Returns an object that identifies the example that Hypothesis is trying; None if failures' messages are read.
 
-    That is so outside of Hypothesis, in the minimal failing example, which it runs once more in order to report it, in
-    an explicit one, and if it prints all (`Verbosity.verbose`). A release of Hypothesis that does not tell gets None.
+    That is the case outside of Hypothesis, in the minimal failing example, which it runs once more to report it, in an
+    explicit one, and if it prints all (`Verbosity.verbose`). Releases of Hypothesis that do not tell give None.
     """
     hypothesis, control = sys.modules.get("hypothesis"), sys.modules.get("hypothesis.control")
     if hypothesis is None or control is None:
         return None
-    with suppress(Exception):  # outside of an example it raises; what this asks is no public interface
+    with suppress(Exception):  # raises outside of an example; this is not a public interface
         context: object = control.current_build_context()
         printed = hypothesis.settings.default.verbosity >= hypothesis.Verbosity.verbose
         return context if context.is_final is False and not printed else None  # type: ignore[attr-defined]

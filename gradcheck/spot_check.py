@@ -1,4 +1,4 @@
-"""The public API of a check in the middle of a training: `spot_check` holds a gradient against a few differences."""
+"""The public API for a check during a training: `spot_check` compares a gradient with a few differences."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from gradcheck.verdict.resolution import MARGIN
 from gradcheck.verdict.tables import EXCLUSION, GRANTED
 
 FINER = 2.0**-4
-"""Where the first row of steps on a line does not agree, one that starts here is tried: a network has many kinks."""
+"""Scale of the finer steps that are tried if the usual ones on a line do not agree: a network has many kinks."""
 
 STEP = MANTISSA / 2
 """The largest step on a line, which moves no coordinate by more of its size than any check does."""
 
 COARSE = replace(QUICK, count=7)
-"""The row of steps in less than float64, which resolves no finer ones."""
+"""The stencil for less than float64, which resolves no finer steps."""
 
 BLOCK = 2**13
-"""So many products are summed at a time: fresh memory for all of them takes longer than the arithmetic."""
+"""Number of products that are summed at a time: fresh memory for all of them takes longer than the arithmetic."""
 
 LEAST = 0.5
-"""A line moves each coordinate by at least this part of what it moves the others by, in their sizes."""
+"""Least share, relative to its size, by which a line moves a coordinate in comparison with the others."""
 
 
 def spot_check(
@@ -54,22 +54,22 @@ def spot_check(
     directions: int = 2,
     unconnected: str = "warn",
 ) -> SpotCheck:
-    """Compare the gradient of a training's loss, as it is now, with differences of the loss along a few directions.
+    """Compare the current gradient of a training's loss with differences of the loss along a few directions.
 
-    `loss` takes nothing and returns the loss of the current batch, a scalar; let it be a tf.function if it is called
-    often. `gradient` takes nothing and returns a tensor or None for each of `variables`, as the training's own code
-    takes them; by default TensorFlow's gradient of `loss` is taken. It is a function, so that it draws the random
-    numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries cancel; the
-    others are random. Each takes 16 values of the loss, 4 more where they do not agree; what is wrong then, `check`
-    looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause; where it
-    finds nothing, the verdict is inconclusive.
+    `loss` takes no arguments and returns the loss of the current batch, a scalar; make it a tf.function if it is called
+    often. `gradient` takes no arguments and returns a tensor or None for each of `variables`, as the training's own
+    code computes them; by default TensorFlow's gradient of `loss` is taken. It is a function, so that it draws the
+    random numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries
+    cancel; the others are random. Each takes 16 values of the loss, 4 more if they do not agree. A mismatch is then
+    confirmed by `check`, which takes the time it needs, and comes with its cause; if `check` finds nothing, the verdict
+    is inconclusive.
 
-    `unconnected`, "warn", "raise" or "ignore", is about variables without a gradient that do not change the loss, as in
-    `assert_close`; where all of them are such, the verdict is inconclusive, which raises nothing.
+    `unconnected`, "warn", "raise" or "ignore", is for variables without a gradient that do not change the loss, as in
+    `assert_close`; if all of them are such, the verdict is inconclusive, which raises nothing.
 
-    The variables, whatever else the loss changes, and all generators are left as they were; randomness is held fixed.
-    The verdict is inconclusive where the loss or a variable is not finite. Raises TypeError and ValueError, naming the
-    argument, for what cannot be compared at any point, such as complex variables.
+    The variables, other state that the loss changes, and all generators are left as they were; randomness is held
+    fixed. The verdict is inconclusive if the loss or a variable is not finite. Raises TypeError and ValueError, naming
+    the argument, for what cannot be compared at any point, such as complex variables.
 
     >>> import tensorflow as tf
     >>> weights = tf.Variable([0.5, -1.0])
@@ -97,7 +97,7 @@ def spot_check(
 
 @dataclass(frozen=True)
 class SpotWalk:
-    """A loss, its variables, and what takes their gradients, one a variable."""
+    """A loss, its variables, and a function that takes their gradients, one per variable."""
 
     loss: Callable[[], Any]
     variables: tuple[Any, ...]
@@ -106,7 +106,7 @@ class SpotWalk:
 
     @staticmethod
     def of(loss: Any, variables: Any, gradient: Any = None) -> SpotWalk:
-        """The same of what was given. Raises TypeError and ValueError, naming the variable."""
+        """Make a walk of the given arguments. Raises TypeError and ValueError, naming the variable."""
         arguments = parse_arguments((), variables)
         held = tuple(source.variable for source in arguments.sources)
 
@@ -139,7 +139,7 @@ class SpotWalk:
                 )
 
     def along(self, directions: int = 2) -> SpotCheck:
-        """The comparison along the directions alone, whose mismatch is a suspicion so far."""
+        """Compare along the directions alone; a mismatch is only a suspicion so far."""
         with state_restored() as snapshot, ExitStack() as stack:
             before = generators()
             loss = self._scalar()
@@ -164,13 +164,13 @@ class SpotWalk:
             return replace(found, result=self._with_unconnected(found.result, losses, given))
 
     def _with_unconnected(self, result: Result, losses: _Losses, given: Sequence[Any]) -> Result:
-        """The result with the names of the variables without a gradient that do not change the loss, either."""
+        """Add the names of the variables without a gradient that do not change the loss, either."""
         unmoved = without_effect((place for place, one in enumerate(given) if one is None), losses.change_with)
         orders = {1: nothing_connected(result.orders[1])} if len(unmoved) == len(given) else result.orders
         return replace(result, orders=orders, unconnected=tuple(self.names[place] for place in unmoved))
 
     def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
-        """The losses where the variables are moved by each offset times the line (n,), and put back then."""
+        """The losses with the variables moved by each offset times the line (n,); they are put back afterwards."""
         around = MovedVariables.of(self.variables, line)
         losses = []
         for offset in offsets:
@@ -181,7 +181,7 @@ class SpotWalk:
         return np.array(losses)
 
     def _flat(self, given: Sequence[Any]) -> Array:
-        """The gradients in a row, zeros for None, (n,) in float64."""
+        """The concatenated gradients, zeros for None, (n,) in float64."""
         if len(given) != len(self.variables):
             raise ValueError(
                 f"gradient returned {len(given)} for {len(self.variables)} variables; one for each was expected, "
@@ -210,7 +210,7 @@ class SpotWalk:
         return float(value)
 
     def _at_no_number(self, loss: float, gradient: Array) -> SpotCheck:
-        """What is to be said where the loss is NaN or infinite."""
+        """The result where the loss is NaN or infinite."""
         bad = int(np.sum(~np.isfinite(gradient)))
         spoilt = not_finite(self.variables)
         where = spoilt or (
@@ -228,14 +228,14 @@ class SpotWalk:
         for number in range(directions):
             direction = _drawn(rng, losses.sizes, gradient if number == 0 else None)
             line = _Line(losses, direction, tf.constant(direction))
-            # Where one line had too many kinks for the usual row, so will the next.
+            # If one line had too many kinks for the usual steps, so will the next.
             finer_first = bool(looks) and looks[-1].step < STEP
             looks.append(_Look.of(line, gradient, finer_first=finer_first))
         seen = [look for look in looks if look.conclusive]
         wrong = [look for look in seen if look.wrong]
         finite = bool(np.isfinite(gradient).all())
         verdict = Verdict.MISMATCH if wrong or not finite else Verdict.AGREE if seen else Verdict.INCONCLUSIVE
-        # Both numbers of the direction that is wrong, or the largest of all.
+        # Both numbers are those of the wrong direction, or the largest of all.
         told = [max(wrong, key=lambda look: look.error - look.allowed)] if wrong else seen
         note = f"{gradient.size} derivatives were compared together, along {len(seen)} of {directions} directions"
         order = OrderResult(
@@ -254,9 +254,9 @@ class SpotWalk:
 
 @dataclass(frozen=True)
 class _Losses:
-    """The losses around the start, where each coordinate has its own of `sizes` (n,), a loss is `centre`.
+    """The losses around the start, where the coordinates have magnitudes `sizes` (n,) and the loss is `centre`.
 
-    What a loss changes besides the variables, `held`, is put back before each; they scatter by `noise`.
+    Other state that a loss changes, `held`, is put back before each; they scatter by `noise`.
     """
 
     walk: SpotWalk
@@ -267,7 +267,7 @@ class _Losses:
 
     @staticmethod
     def around(walk: SpotWalk, held: ChangedState) -> _Losses | None:
-        """The same, measured; None where not even the loss at the start is the same twice."""
+        """Measure the losses around the start; None if two losses at the start differ."""
         point = np.concatenate([variable.numpy().ravel() for variable in walk.variables], dtype=np.float64)
         losses = _Losses(walk, held, magnitudes(point))
         ulp = 2.0 * losses.roundoff
@@ -283,7 +283,7 @@ class _Losses:
         return max(ROUNDOFF[variable.dtype.name] for variable in self.walk.variables)
 
     def change_with(self, places: Sequence[int]) -> bool:
-        """Whether the loss changes with the variables at these places, which are moved together."""
+        """Whether the loss changes when the variables at these places are moved together."""
         variables = enumerate(self.walk.variables)
         moved = np.concatenate([np.full(one.shape.num_elements(), place in places) for place, one in variables])
         line = displacement(self.sizes, Move(1.0)) * moved
@@ -298,7 +298,7 @@ class _Losses:
 
 @dataclass(frozen=True)
 class _Line:
-    """The losses on a line whose coordinates move by at least LEAST of their sizes, with those known by now."""
+    """The losses on a line whose coordinates move by at least LEAST of their sizes, with a cache of known ones."""
 
     losses: _Losses
     direction: Array
@@ -306,11 +306,11 @@ class _Line:
     known: dict[float, float] = field(default_factory=dict)
 
     def sample(self, step: float) -> Sample:
-        """A row of them, from a largest step on."""
+        """Sample the losses from a largest step on."""
         roundoff = self.losses.roundoff
         stencil = QUICK if roundoff <= EPS64 else COARSE
         offsets = step * stencil.offsets[1:]
-        # Rows that begin at steps of their ratio apart share most of their points.
+        # Samples whose steps are multiples by the stencil's ratio share most of their points.
         fresh = np.array([offset for offset in offsets.tolist() if offset not in self.known])
         if fresh.size:
             self.known.update(zip(fresh.tolist(), self.losses.along(self.tensor, fresh).tolist(), strict=True))
@@ -320,7 +320,7 @@ class _Line:
 
 
 def _drawn(rng: np.random.Generator, sizes: Array, gradient: Array | None) -> Array:
-    """A random direction (n,), each coordinate's share of its size at least LEAST; its signs those of the gradient."""
+    """A random direction (n,), each coordinate at least LEAST times its size, with the signs of any gradient given."""
     line = np.empty(sizes.size)
     for first in range(0, sizes.size, BLOCK):
         block = slice(first, first + BLOCK)
@@ -331,7 +331,7 @@ def _drawn(rng: np.random.Generator, sizes: Array, gradient: Array | None) -> Ar
 
 
 def _sums(gradient: Array, line: Array) -> tuple[float, float]:
-    """The sums of gradient times line, (n,) each, and of the sizes of these products."""
+    """The sum of gradient times line, (n,) each, and the sum of the products' magnitudes."""
     derivative = size = 0.0
     for first in range(0, gradient.size, BLOCK):
         products = gradient[first : first + BLOCK] * line[first : first + BLOCK]
@@ -344,7 +344,7 @@ def _sums(gradient: Array, line: Array) -> tuple[float, float]:
 class _Look:
     """The derivative along one direction by autodiff, and its finite-difference estimate within a bound.
 
-    `size` is the sum of |gradient * move|, `allowed` the error that would not be noticed, `step` the largest one taken.
+    `size` is sum |gradient * direction|, `allowed` the error that would not be noticed, `step` the largest step.
     """
 
     derivative: float
@@ -357,12 +357,12 @@ class _Look:
 
     @property
     def error(self) -> float:
-        """How far autodiff is from the estimate."""
+        """The distance of autodiff from the estimate."""
         return abs(self.derivative - self.estimate)
 
     @property
     def noticed(self) -> float:
-        """The error that would have been noticed, however close the look; one that is wrong was noticed by this one."""
+        """The error that would have been noticed, however close the look; a wrong one was noticed by this look."""
         return self.allowed if self.wrong else MARGIN * (GRANTED * self.allowed + self.error)
 
     @property
@@ -372,9 +372,9 @@ class _Look:
 
     @staticmethod
     def of(line: _Line, gradient: Array, *, finer_first: bool) -> _Look:
-        """The look with the usual row of steps, or with a finer one that shows the usual one to be in doubt.
+        """Look with the usual steps, or with finer ones if these cast doubt on the usual ones.
 
-        With `finer_first`, that is taken first, and is enough where it agrees.
+        With `finer_first`, the finer ones are taken first, and are enough if they agree.
         """
         steps = (STEP * FINER, STEP) if finer_first else (STEP, STEP * FINER)
         first = _Look._with(line, gradient, steps[0])

@@ -20,7 +20,7 @@ from gradcheck.verdict.probes import PROBES
 
 
 def _number(learning_rate: Any) -> float | None:
-    """The learning rate as a float. Raises TypeError for what is no number."""
+    """The learning rate as a float. Raises TypeError for anything but a number."""
     if learning_rate is None:
         return None
     if isinstance(learning_rate, (int, float, np.integer, np.floating)):
@@ -46,21 +46,21 @@ def assert_step(
 ) -> Result:
     """Raise a GradientMismatch unless a training step's gradients and update are those of its loss.
 
-    `step` is called as step(*inputs), eagerly or as a tf.function, and returns the loss (a scalar) and its gradients,
-    one for each of `variables`, or hands the gradients to an optimizer of Keras or TensorFlow 1. Then it may return the
-    loss alone, or (loss, anything); a Keras model's train_step will do: assert_step(model.train_step, (x, y)). Without
-    `variables`, all trainable variables count that the step uses. The gradients are compared with finite differences of
-    the loss, as in `assert_close`, and the variables have to move as the optimizer moves them for these gradients, or
-    by -`learning_rate` times the gradient where no optimizer is used. In a step of several losses that returns one of
-    them, or a dict, such as a GAN's, each variable is compared with the loss that its own tape differentiated, while
-    updates from before that tape are held. The notes of the Result, which is returned, name that, clipping and
+    `step` is called as step(*inputs), eagerly or as a tf.function. It returns the loss (a scalar) and its gradients,
+    one for each of `variables`, or passes the gradients to an optimizer of Keras or TensorFlow 1; then it may return
+    the loss alone, or (loss, anything). A Keras model's train_step is a step: assert_step(model.train_step, (x, y)).
+    Without `variables`, all trainable variables that the step uses are checked. The gradients are compared with finite
+    differences of the loss, as in `assert_close`, and the variables have to move as the optimizer moves them for these
+    gradients, or, without an optimizer, by -`learning_rate` times the gradient. If a step with several losses, such as
+    a GAN's, returns one of them, or a dict, each variable is compared with the loss that its own tape differentiated,
+    with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
     averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`, and so is `unconnected`, for
-    the variables that are listed, or that a tape or an optimizer of the step was given and that are to be trained.
+    variables that are listed, or that a tape or an optimizer of the step got and that are to be trained.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
-    summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's
-    state that makes two calls differ, files) and for an optimizer inside of strategy.run, TypeError for a step that
-    gives no loss or no gradients, RuntimeError where the step raises.
+    summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python
+    state that makes two calls differ, files) and for an optimizer inside strategy.run, TypeError for a step without a
+    loss or gradients, RuntimeError if the step raises.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(3.0)
@@ -85,7 +85,7 @@ def assert_step(
     with shown(name_of(step)), runner.mode(), ExitStack() as stack:
         try:
             found = prepare(runner, variables)
-        except DifferingRunsError:  # eager operations may draw other numbers at every call for want of a seed
+        except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
             stack.enter_context(seeded())
             found = prepare(runner, variables)
         result = StepCheck(runner, found, tolerance, rate).result()

@@ -1,4 +1,4 @@
-"""Types that stand in many signatures."""
+"""Types that are used in many signatures."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Constraints that an input keeps while it is perturbed: symmetric matrices, distributions, sorted vectors and others.
+"""Constraints that an input satisfies while it is perturbed: symmetric matrices, distributions, sorted vectors, …
 
 Every constraint is an open set in an affine space. The free coordinates are some of the tensor's own real coordinates;
-a step in them moves the others linearly (`tangent`), and a gradient with respect to the whole tensor is brought to them
-by the adjoint of that map, in NumPy: TensorFlow's gradient of such a map is not what is under test. Outside of its set
-the function counts as undefined.
+a step in them moves the others linearly (`tangent`), and a gradient with respect to the whole tensor is pulled back to
+them by the adjoint of that map, in NumPy: TensorFlow's gradient of such a map is not under test. Outside of its set the
+function counts as undefined.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.typing import Array
 
 SLACK = 32.0
-"""A value may violate its constraint by so many units of roundoff a term, since inverses and sums are rounded."""
+"""A value may violate its constraint by this many units of roundoff per term, since inverses and sums are rounded."""
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """No constraint, and the base of those that there are; tensors may have any leading batch dimensions."""
+    """No constraint, and the base class of all; tensors may have any leading batch dimensions."""
 
     def violation(self, name: str, value: Array) -> str | None:
-        """How a value of this name violates the constraint and what to do about it; None if it does not.
+        """Describe how a value of this name violates the constraint, and the remedy; None if it does not.
 
-        The value has its own dtype, which says how exactly it can keep the constraint.
+        The value has its own dtype, which limits how exactly it can satisfy the constraint.
         """
         return None
 
@@ -36,7 +36,7 @@ class Constraint:
         return np.full(value.shape, 1 + 1j if np.iscomplexobj(value) else 1.0)
 
     def tangent(self, value: Array, step: Array) -> Array:
-        """How the tensor moves from `value` for a step of its free coordinates; the others are zero in `step`."""
+        """The displacement of the tensor at `value` for a step of its free coordinates; `step` is zero elsewhere."""
         return step
 
     def adjoint(self, value: Array, gradient: Array) -> Array:
@@ -44,11 +44,11 @@ class Constraint:
         return gradient
 
     def contains(self, value: Array) -> bool:
-        """Whether a value that moved along `tangent` from one in the set is still in it."""
+        """Whether a value that was moved along `tangent` from one in the set is still in it."""
         return True
 
     def companions(self, name: str, index: tuple[int, ...]) -> str:
-        """What moves together with an element, in words; empty if nothing does."""
+        """Describe what moves together with an element; empty if nothing does."""
         return ""
 
 
@@ -236,17 +236,17 @@ def _element(name: str, index: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Constrained:
-    """An input of `check` and the constraint that it keeps; made by the functions below."""
+    """An input of `check` with its constraint; made by the functions below."""
 
     value: Any
     constraint: Constraint
 
 
 def symmetric(value: Any) -> Constrained:
-    """A symmetric matrix (..., n, n) for `check`, floating or complex: both elements of a pair move together.
+    """Mark a symmetric matrix (..., n, n) for `check`, floating or complex: both elements of a pair move together.
 
-    `check` gives the function the matrix itself, perturbs it within the symmetric matrices, and names the element in
-    the lower triangle. The derivatives compared are those of a pair: the sum of the gradient's two elements. `check`
+    `check` calls the function with the matrix itself, perturbs it within the symmetric matrices, and names the element
+    in the lower triangle. The derivatives compared are those of a pair: the sum of the gradient's two elements. `check`
     raises ValueError, naming the element, where the value is not symmetric within rounding.
 
     >>> import tensorflow as tf
@@ -258,7 +258,7 @@ def symmetric(value: Any) -> Constrained:
 
 
 def hermitian(value: Any) -> Constrained:
-    """A Hermitian matrix (..., n, n) for `check`: as `symmetric`, with conjugates across a real diagonal.
+    """Mark a Hermitian matrix (..., n, n) for `check`: as `symmetric`, with conjugates across a real diagonal.
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
@@ -269,7 +269,7 @@ def hermitian(value: Any) -> Constrained:
 
 
 def positive_definite(value: Any) -> Constrained:
-    """A positive definite matrix (..., n, n) for `check`, symmetric or (complex) Hermitian; steps stay in the set.
+    """Mark a positive definite matrix (..., n, n) for `check`, symmetric or (complex) Hermitian; steps stay in the set.
 
     `check` raises ValueError where the value is not symmetric, or has an eigenvalue that is not positive.
 
@@ -282,7 +282,7 @@ def positive_definite(value: Any) -> Constrained:
 
 
 def lower_triangular(value: Any) -> Constrained:
-    """A lower triangular matrix (..., n, n) for `check`: the zeros above the diagonal stay what they are.
+    """Mark a lower triangular matrix (..., n, n) for `check`: the zeros above the diagonal are not perturbed.
 
     `check` raises ValueError where an element above the diagonal is not zero.
     """
@@ -290,14 +290,14 @@ def lower_triangular(value: Any) -> Constrained:
 
 
 def upper_triangular(value: Any) -> Constrained:
-    """An upper triangular matrix (..., n, n) for `check`: the zeros below the diagonal stay what they are."""
+    """Mark an upper triangular matrix (..., n, n) for `check`: the zeros below the diagonal are not perturbed."""
     return Constrained(value, Triangular(lower=False))
 
 
 def simplex(value: Any) -> Constrained:
-    """Distributions (..., n) for `check`: positive real numbers that sum to one along the last axis, and keep doing so.
+    """Mark distributions (..., n) for `check`: positive real numbers that sum to one along the last axis, always.
 
-    Where one element gains d, every element p gives p d; the derivative compared is g - sum(p g) for a gradient g.
+    Where one element gains d, every element p loses p d; the derivative compared is g - sum(p g) for a gradient g.
     `check` raises ValueError where an element is not positive, or the sum is not one within rounding.
 
     >>> import tensorflow as tf
@@ -309,7 +309,7 @@ def simplex(value: Any) -> Constrained:
 
 
 def increasing(value: Any) -> Constrained:
-    """Sorted vectors (..., n) for `check`: real numbers that increase strictly along the last axis, and keep doing so.
+    """Mark sorted vectors (..., n) for `check`: real numbers that increase strictly along the last axis, also in steps.
 
     `check` raises ValueError where two neighbours do not increase.
 

@@ -32,7 +32,7 @@ def is_complex(dtype: Any) -> bool:
 
 
 def coordinate_count(shape: Sequence[int], dtype: Any) -> int:
-    """How many real coordinates a tensor has."""
+    """The number of real coordinates of a tensor."""
     return math.prod(shape) * (2 if is_complex(dtype) else 1)
 
 
@@ -52,7 +52,7 @@ def from_coordinates(flat: Array, shape: Sequence[int], dtype: Any) -> Array:
 
 
 def element_of(coordinate: int, shape: Sequence[int], dtype: Any) -> tuple[tuple[int, ...], str]:
-    """The element's index and, for complex tensors, which part (" (real part)") a coordinate is."""
+    """The index of a coordinate's element and, for complex tensors, its part (" (real part)")."""
     part = ""
     if is_complex(dtype):
         coordinate, imaginary = divmod(coordinate, 2)
@@ -62,7 +62,7 @@ def element_of(coordinate: int, shape: Sequence[int], dtype: Any) -> tuple[tuple
 
 def farthest(one: Array, other: Array) -> float:
     """The largest difference of two arrays; NaN is 0 from NaN, and infinitely far from a number."""
-    if np.array_equal(one, other):  # as a graph and a call mostly are: one pass, and little memory
+    if np.array_equal(one, other):  # the usual case: one pass, and little memory
         return 0.0
     if one.shape != other.shape:
         return np.inf
@@ -74,7 +74,7 @@ def farthest(one: Array, other: Array) -> float:
 
 
 def parts_of(counts: Sequence[int]) -> tuple[slice, ...]:
-    """Where the coordinates of several tensors lie that stand one behind the other.
+    """The slices of the coordinates of several tensors in one concatenated vector.
 
     >>> parts_of([2, 3])
     (slice(0, 2, None), slice(2, 5, None))

@@ -1,4 +1,4 @@
-"""Questions to the errors that TensorFlow raises, by their types and texts: one function a question."""
+"""Classify the errors that TensorFlow raises, by type and text: one function per question."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNSUPPORTED = re.compile(
     r"|of a variable without handle data|Required handle data not set"
 )
 """Messages about operations without an XLA kernel, loops without a static bound in XLA, operations that pfor cannot
-vectorize (tape.jacobian documents a ValueError then), handles of variables that are made inside, and what branches hand
-out for their gradients, which pfor stacks without what it knows of them."""
+vectorize (tape.jacobian documents a ValueError then), handles of variables that are created inside, and intermediates
+of branches, which pfor stacks without their handle data."""
 
 PLACES = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
 
 
 def summary(error: BaseException) -> str:
-    """The type of an error and the first line of its message; for what XLA cannot compile, the operations alone.
+    """The type of an error and the first line of its message; for missing XLA kernels, only the operations.
 
     >>> summary(ValueError("no such shape\\nin line 3"))
     'ValueError: no such shape'
@@ -43,7 +43,7 @@ def without_places(error: BaseException) -> str:
 def not_registered(error: BaseException | None) -> bool:
     """Whether no gradient is registered for an operation.
 
-    An IndexError or a KeyError, which are lookup errors, too, tells that a gradient function fails.
+    An IndexError or a KeyError, also lookup errors, means that a gradient function fails.
 
     >>> not_registered(LookupError("No gradient defined")), not_registered(IndexError("list index out of range"))
     (True, False)
@@ -52,7 +52,7 @@ def not_registered(error: BaseException | None) -> bool:
 
 
 def unregistered_operation(error: BaseException | None) -> str | None:
-    """The operation for which there is no gradient in TensorFlow's registry, if that is what the error says.
+    """The operation that has no entry in TensorFlow's gradient registry, if that is what the error says.
 
     >>> unregistered_operation(LookupError("gradient registry has no entry for: RandomShuffle"))
     'RandomShuffle'
@@ -62,7 +62,7 @@ def unregistered_operation(error: BaseException | None) -> str | None:
 
 
 def unavailable(error: BaseException | None) -> bool:
-    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts.
+    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of its converters.
 
     >>> unavailable(ValueError("No pfor vectorization defined for SparseMatMul")), unavailable(ValueError("no shape"))
     (True, False)
@@ -85,10 +85,10 @@ def tape_used_up(error: BaseException | None) -> bool:
 
 
 def numerics_checked(message: str) -> bool:
-    """Whether the message is that of tf.debugging.check_numerics at NaN or infinity."""
+    """Whether the message is that of tf.debugging.check_numerics for NaN or infinity."""
     return "CheckNumerics" in message
 
 
 def about_floating_types(error: BaseException) -> bool:
-    """Whether the message names a floating or complex type, as where float32 and float64 meet."""
+    """Whether the message names a floating or complex type, as for a mix of float32 and float64."""
     return re.search("double|float|complex", str(error)) is not None

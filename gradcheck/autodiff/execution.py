@@ -1,4 +1,4 @@
-"""Taking derivatives in each mode: along a path, eagerly, in a `tf.function` or around one, compiled with XLA or not.
+"""Take derivatives in each mode: along a path, eagerly, in a `tf.function` or around one, compiled with XLA or not.
 
 Each call traces again, in tens of milliseconds, because the function of a drawn graph is used once.
 `get_concrete_function` traces without TensorFlow's warning of frequent retracing.
@@ -59,28 +59,28 @@ class ModeUnavailableError(Exception):
 
 
 Spec = Callable[[Any], tf.TensorSpec]
-"""What a trace is told of a tensor."""
+"""Maps a tensor to the spec with which it is traced."""
 
 
 def static(tensor: Any) -> tf.TensorSpec:
-    """Its shape and dtype."""
+    """The spec with a tensor's shape and dtype."""
     return tf.TensorSpec(tensor.shape, tensor.dtype)
 
 
 def ranked(tensor: Any) -> tf.TensorSpec:
-    """Its rank and dtype."""
+    """The spec with a tensor's rank and dtype."""
     return tf.TensorSpec([None] * len(tensor.shape), tensor.dtype)
 
 
 def unranked(tensor: Any) -> tf.TensorSpec:
-    """Its dtype."""
+    """The spec with a tensor's dtype."""
     return tf.TensorSpec(None, tensor.dtype)
 
 
 def concrete(
     function: Callable[..., Any], arguments: Sequence[Any], *, spec: Spec = static, jit: bool = False
 ) -> Callable[..., Any]:
-    """The function traced for tensors like the arguments, of which it is told the `spec`.
+    """Trace the function for tensors like the arguments, described by `spec`.
 
     >>> float(concrete(tf.sin, [tf.constant(0.0)])(tf.constant(0.0)))
     0.0
@@ -93,10 +93,10 @@ def concrete(
 def inside_function(
     take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any, spec: Spec = static, jit: bool = False
 ) -> Any:
-    """`take` (a derivative) as one traced function of the sources, the cotangents and the directions.
+    """Run `take` (a derivative) as one traced function of the sources, the cotangents and the directions.
 
-    Raises ModeUnavailableError where the function to be differentiated cannot be traced or compiled,
-    DerivativeRaisedError where only its derivative cannot.
+    Raises ModeUnavailableError where the differentiated function cannot be traced or compiled, DerivativeRaisedError
+    where only its derivative cannot.
     """
     arguments = (list(sources), *given)
 
@@ -113,7 +113,7 @@ def inside_function(
 
 
 def around_function(take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any) -> Any:
-    """`take` (a derivative) run eagerly on a traced function: a tape around a tf.function.
+    """Run `take` (a derivative) eagerly on a traced function: a tape around a tf.function.
 
     Raises as `inside_function` does.
     """
@@ -125,54 +125,54 @@ def around_function(take: Callable[..., Any], forward: Forward, sources: Tensors
 def traced_outputs(
     forward: Forward, sources: Tensors, *, spec: Spec = static, jit: bool = False
 ) -> tuple[Tensors, Callable[..., Any]]:
-    """The outputs of the traced function, and the traced function. Raises ModeUnavailableError."""
+    """Trace the function; return its outputs and the traced function. Raises ModeUnavailableError."""
     try:
         traced = concrete(lambda *at: forward(list(at)), sources, spec=spec, jit=jit)
         return traced(*sources), traced
-    except Exception as error:  # that of the function, or TensorFlow's
+    except Exception as error:  # from the function, or TensorFlow
         raise ModeUnavailableError(summary(error)) from error
 
 
 def nested(forward: Forward, at: Tensors) -> Tensors:
-    """The outputs, by a call of a tf.function."""
+    """Compute the outputs by a call of a tf.function."""
     outputs: Tensors = concrete(lambda *inner: forward(list(inner)), at)(*at)
     return outputs
 
 
 def conditional(forward: Forward, at: Tensors) -> Tensors:
-    """The outputs, from the branch of a tf.cond that is taken."""
+    """Compute the outputs in the taken branch of a tf.cond."""
     outputs = tf.cond(tf.size(at[0]) >= 0, lambda: forward(at), lambda: [-output for output in forward(at)])
     return list(tf.nest.flatten(outputs))
 
 
 def looped(forward: Forward, at: Tensors) -> Tensors:
-    """The outputs, from the only turn of a tf.while_loop."""
+    """Compute the outputs in the only iteration of a tf.while_loop."""
     before = [tf.zeros_like(tf.stop_gradient(output)) for output in forward(at)]
     return list(tf.while_loop(lambda turn, *_: turn < 1, lambda turn, *_: [turn + 1, *forward(at)], [0, *before])[1:])
 
 
 def vectorized(forward: Forward, at: Tensors) -> Tensors:
-    """The outputs, as the last of two rows of a tf.vectorized_map. Raises ModeUnavailableError."""
+    """Compute the outputs as the last of two rows of a tf.vectorized_map. Raises ModeUnavailableError."""
     rows = [tf.stack([source, source]) for source in at]
     try:
         outputs = tf.vectorized_map(lambda row: forward(list(row)), rows, fallback_to_while_loop=False)
-    except Exception as error:  # that of the function, or TensorFlow's
+    except Exception as error:  # from the function, or TensorFlow
         raise ModeUnavailableError(summary(error)) from error
     return [output[-1] for output in tf.nest.flatten(outputs)]
 
 
 def narrowed(number_type: str, forward: Forward, at: Tensors) -> Tensors:
-    """The outputs in a number type of less than float64, as float64 tensors. Raises ModeUnavailableError."""
+    """Compute the outputs in a number type below float64, as float64 tensors. Raises ModeUnavailableError."""
     kinds = {"float64": number_type, "complex128": "complex64" if number_type == "float32" else None}
     try:
         outputs = forward([tf.cast(source, kinds.get(source.dtype.name, source.dtype)) for source in at])
-    except Exception as error:  # that of the function, or TensorFlow's
+    except Exception as error:  # from the function, or TensorFlow
         raise ModeUnavailableError(summary(error)) from error
     return [tf.cast(output, WIDE.get(output.dtype.name, output.dtype)) for output in outputs]
 
 
 def _with(wrapped: Callable[[Forward, Tensors], Tensors], run: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs a derivative of the wrapped function."""
+    """Return a runner of derivatives of the wrapped function."""
     return lambda take, forward, *given: run(take, partial(wrapped, forward), *given)
 
 
@@ -223,11 +223,11 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     VECTORIZED: _with(vectorized, _eagerly),
     **{mode: _with(partial(narrowed, name), _eagerly) for mode, name in NUMBER_TYPES.items()},
 }
-"""What runs such a function in a mode of execution."""
+"""The runners of such functions by mode of execution."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
-    """As `reverse.pullbacks`, in a mode. Raises DerivativeRaisedError, and ModeUnavailableError.
+    """Take `reverse.pullbacks` in a mode. Raises DerivativeRaisedError, and ModeUnavailableError.
 
     >>> import tensorflow as tf
     >>> x = tf.constant([1.0, 2.0])
@@ -242,13 +242,13 @@ def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequen
 def second_pullbacks(
     mode: Mode, forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
-    """As `reverse.second_pullbacks`, in a mode. Raises DerivativeRaisedError, and ModeUnavailableError."""
+    """Take `reverse.second_pullbacks` in a mode. Raises DerivativeRaisedError, and ModeUnavailableError."""
     second: SecondPullbacks = _taken(mode, 2, forward, sources, cotangent, directions)
     return second
 
 
 def values(mode: Mode, forward: Forward, sources: Tensors) -> Tensors:
-    """The outputs in a mode of execution. Raises ModeUnavailableError."""
+    """Compute the outputs in a mode of execution. Raises ModeUnavailableError."""
 
     def outputs(at: Forward, sources: Tensors) -> Tensors:
         return at(sources)

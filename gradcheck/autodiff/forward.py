@@ -1,7 +1,7 @@
 """First and second derivatives with ForwardAccumulators: Jacobian-vector products, and their compositions with tapes.
 
-They have the form of those in `reverse`, so that the two can be compared: gradients of <w, y>, and products of its
-second derivative with directions. None, where TensorFlow sees no connection, stays None.
+They have the form of those in `reverse`, so that both can be compared: gradients of <w, y>, and products of its second
+derivative with directions. None, where TensorFlow sees no connection, stays None.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gradcheck.autodiff.reverse import (
 
 
 def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:
-    """How the outputs move where the sources move along a direction: J v, one tensor or None an output.
+    """Return the Jacobian-vector product J v along a direction v: one tensor or None per output.
 
-    Raises DerivativeRaisedError where the accumulator throws although the function itself can be computed.
+    Raises DerivativeRaisedError where the accumulator raises although the function itself can be computed.
 
     >>> x = tf.constant([1.0, 2.0])
     >>> pushforward(lambda sources: [sources[0] ** 2], [x], [tf.constant([1.0, 0.0])])[0].numpy().tolist()
@@ -44,7 +44,7 @@ def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tenso
 
 
 def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
-    """The gradients of <w, y> for each cotangent w, each element from a pushforward along its own axis.
+    """Return the gradients of <w, y> for each cotangent w, each element from a pushforward along its own axis.
 
     Raises DerivativeRaisedError.
     """
@@ -65,7 +65,7 @@ def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[T
 def forward_over_reverse(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
-    """The gradient g of <cotangent, y>, and how it moves along each direction. Raises DerivativeRaisedError."""
+    """Return the gradient g of <cotangent, y>, and its JVP along each direction. Raises DerivativeRaisedError."""
     gradient = gradient_of(forward, cotangent)
     return gradient(sources), [pushforward(gradient, sources, direction) for direction in directions]
 
@@ -73,7 +73,7 @@ def forward_over_reverse(
 def reverse_over_forward(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
-    """The gradient of <cotangent, y>, and that of <cotangent, J v> for each direction v.
+    """Return the gradient of <cotangent, y>, and that of <cotangent, J v> for each direction v.
 
     Raises DerivativeRaisedError.
     """
@@ -95,7 +95,7 @@ def _over_forward(
     directions: Sequence[Tensors],
 ) -> SecondPullbacks:
     def tangents(direction: Tensors, at: Tensors) -> Tensors:
-        # A direction may be one of the sources; it does not move with it.
+        # A direction may be one of the sources; it has to stay constant.
         return pushforward(forward, at, [tf.stop_gradient(part) for part in direction])
 
     (gradient,) = taken(forward, sources, [cotangent])
@@ -103,7 +103,7 @@ def _over_forward(
 
 
 def _axes(source: Any) -> Iterator[Any]:
-    """The directions that move one element of a source: by 1 and, where it is complex, by 1j."""
+    """Yield the unit directions of a source: 1 for each element, and 1j if it is complex."""
     for unit in (1.0, 1.0j) if source.dtype.is_complex else (1.0,):
         for element in np.ndindex(*source.shape):
             moved = np.zeros(source.shape, source.dtype.as_numpy_dtype)
@@ -125,7 +125,7 @@ def _assembled(source: Any, column: Sequence[Tensors], cotangent: Tensors) -> An
 
 
 def _inner(tangents: Tensors, cotangent: Tensors) -> Any:
-    """Re <cotangent, tangents>; None where no output moves."""
+    """Return Re <cotangent, tangents>; None where all tangents are None."""
     terms = [
         tf.reduce_sum(tf.math.real(tf.math.conj(weight) * tangent))
         for tangent, weight in zip(tangents, cotangent, strict=True)

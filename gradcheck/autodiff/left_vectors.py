@@ -1,4 +1,4 @@
-"""The vectors that the second derivatives of very many coordinates along a direction are multiplied with."""
+"""Left vectors for second derivatives of very many coordinates along a direction, which are compared by products."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from gradcheck.typing import Array
 
 AT_A_TIME = 8
-"""So many parts are taken at a time, which stay in the processor's cache."""
+"""Number of parts that are processed at a time, so that they stay in the processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class LeftVectors:
     """Unit vectors of some `coordinates`, a `vector` (n,) in parts, and a `direction` (n,).
 
-    In parts a vector costs one pass over a gradient, however many there are, and each shows what is small elsewhere.
-    Each of the `sources`, by default one of all coordinates, begins with a part of its own; a part has up to `length`
-    coordinates.
+    Products with the parts of a vector cost one pass over a gradient, however many parts there are, and each part shows
+    entries that are small compared with those of others. Each of the `sources`, by default one of all coordinates,
+    begins with a part of its own; a part has up to `length` coordinates.
 
     >>> left = LeftVectors(np.array([1.0, -1.0, 2.0]), np.ones(3), length=2, coordinates=[1])
     >>> left.products(np.array([[3.0, 4.0, 5.0]])).tolist()
@@ -47,11 +47,11 @@ class LeftVectors:
         return len(self.coordinates) + len(self.owners) + 1
 
     def products(self, gradients: Array) -> Array:
-        """The products (p, c) of gradients (p, n): with the unit vectors, the parts, and at last the direction."""
+        """The products (p, c) of gradients (p, n) with the unit vectors, the parts, and last the direction."""
         return np.stack([self.of_pieces([gradient[part] for part in self._sources]) for gradient in gradients])
 
     def of_pieces(self, pieces: Sequence[Array]) -> Array:
-        """The products (c,) of one gradient that is given source by source, which need not be put together first."""
+        """The products (c,) of one gradient that is given source by source, so that it need not be concatenated."""
         parts: list[Array] = []
         along, units = 0.0, np.zeros(len(self.coordinates))
         for piece, at in zip(pieces, self._sources, strict=True):
@@ -67,9 +67,9 @@ class LeftVectors:
         return np.concatenate([units, *parts, [along]])
 
     def over(self, reduce: np.ufunc, of: Callable[[Array, slice], Array]) -> Array:
-        """Of each vector (c,), all that `of` makes of its entries, reduced; what lies beside it is left out.
+        """Reduce `of(entries, slice)` over the entries of each vector, (c,); entries outside of a part are left out.
 
-        `of` is asked for some entries at a time, which lie in a slice of the coordinates.
+        `of` gets some entries at a time, which lie in a slice of the coordinates.
         """
         units = [of(np.ones(1), slice(place, place + 1))[0] for place in self.coordinates]
         parts, along = [], []

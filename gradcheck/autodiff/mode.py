@@ -1,4 +1,4 @@
-"""The ways in which TensorFlow takes a derivative, by name: along which path, and in which mode of execution.
+"""The ways in which TensorFlow takes a derivative, by name: a path, and a mode of execution.
 
 Needs no TensorFlow, so that reports and known defects can be read without it; `execution` takes the derivatives.
 """
@@ -29,7 +29,7 @@ ORDERS = {
     PFOR: (1, 2),
     LOOP: (1, 2),
 }
-"""The paths, and the orders of derivatives that each has."""
+"""The paths, with the orders of their derivatives."""
 
 EXECUTIONS = ("eager", FUNCTION, AROUND, XLA, DIMENSIONS, RANK, NESTED, COND, WHILE, VECTORIZED, *NUMBER_TYPES)
 
@@ -38,7 +38,7 @@ EXECUTIONS = ("eager", FUNCTION, AROUND, XLA, DIMENSIONS, RANK, NESTED, COND, WH
 class Mode:
     """A path and a mode of execution; the plain one is reverse and eager.
 
-    Raises ValueError for names that there are not.
+    Raises ValueError for unknown names.
 
     >>> Mode("forward").orders
     (1,)
@@ -59,7 +59,7 @@ class Mode:
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """The orders of derivatives that its path has."""
+        """The orders of derivatives of its path."""
         return ORDERS[self.path]
 
     @property
@@ -96,13 +96,13 @@ MODES = (
 )
 """The modes that are compared with the plain one.
 
-Forward over forward is not among them in eager code, where it is wrong, in the rest of the process, for any operation
-that has taken a result twice (known as forward-over-forward-reuse-order2).
+Eager forward over forward is left out: it is wrong, for the rest of the process, for any operation that has taken a
+result twice (known as forward-over-forward-reuse-order2).
 """
 
 DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
 LIGHT = tuple(mode for mode in MODES if not DEAR & {mode.path, mode.mode})
-"""Those that take less than a tenth of a second for a small graph."""
+"""The modes that take less than a tenth of a second for a small graph."""
 
 NARROW = tuple(Mode("reverse", mode) for mode in NUMBER_TYPES)
-"""The number types in less than float64. What is compared there is held against the estimates."""
+"""The number types in less than float64. Their derivatives are compared with the estimates."""

@@ -26,11 +26,11 @@ Forward = Callable[[Tensors], Tensors]
 T = TypeVar("T")
 
 SecondPullbacks = tuple[Tensors, list[Tensors]]
-"""The gradient for one cotangent, and its pullbacks along directions: lists with one item a source."""
+"""The gradient for one cotangent, and its pullbacks along directions: lists with one item per source."""
 
 
 class DerivativeRaisedError(Exception):
-    """The function was computed, its derivative threw; the cause is chained."""
+    """The function was computed, but its derivative raised; the cause is chained."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {str(cause) or _raised_at(cause)}")
@@ -38,27 +38,27 @@ class DerivativeRaisedError(Exception):
 
 
 def _raised_at(cause: BaseException) -> str:
-    """What stands in the place of a message, as in the assertions of TensorFlow, which have none."""
+    """The innermost line, for errors without a message, such as TensorFlow's assertions."""
     frames = extract_tb(cause.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 @contextmanager
 def taking_derivative() -> Iterator[None]:
-    """What the block raises is what a derivative raised."""
+    """Wrap what the block raises in DerivativeRaisedError."""
     try:
         yield
     except DerivativeRaisedError:
         raise
-    except Exception as error:  # that of a gradient function
+    except Exception as error:  # from a gradient function
         raise DerivativeRaisedError(error) from error
 
 
 def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
-    """The gradients of <w, forward(sources)> for each cotangent w: one list (tensor or None a source) a cotangent.
+    """Return the gradients of <w, forward(sources)>: one list per cotangent w, with one tensor or None per source.
 
     `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward
-    pass throws.
+    pass raises.
     """
     return differentiate(forward, sources, cotangents)[1]
 
@@ -66,9 +66,9 @@ def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors])
 def second_pullbacks(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
-    """The gradient g of <cotangent, forward(sources)> and, for each direction v, the gradient of <v, g>: (dg/dx)^T v.
+    """Return the gradient g of <cotangent, forward(sources)> and, for each direction v, that of <v, g>: (dg/dx)^T v.
 
-    For a right second derivative that is the Hessian-vector product (reverse over reverse).
+    For a correct second derivative that is the Hessian-vector product (reverse over reverse).
     """
     return differentiate(gradient_of(forward, cotangent), sources, directions)
 
@@ -78,7 +78,7 @@ Differentiate = Callable[[Forward, Tensors, Sequence[Tensors]], tuple[Tensors, l
 
 
 def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors]) -> tuple[Tensors, list[Tensors]]:
-    """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
+    """Return the values of a function (of dense tensors or None), such as a gradient, and the pullbacks of weights."""
 
     def from_one_tape(weights: Sequence[Tensors]) -> list[tuple[Tensors, Tensors]]:
         tape, targets = watched(function, sources, persistent=len(weights) > 1)
@@ -89,10 +89,10 @@ def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors
 
 
 def together_or_each(take: Callable[[Sequence[Tensors]], list[T]], weights: Sequence[Tensors]) -> list[T]:
-    """What is taken for all weights from one persistent tape, or for each from its own where that one refuses.
+    """Apply `take` to all weights with one persistent tape, or to each with its own tape where that one refuses.
 
-    It refuses what others record, such as a saved model's loop that reads a variable, and a gradient that can be taken
-    only once, such as that of tf.py_function.
+    It refuses operations that other code records, such as a saved model's loop that reads a variable, and gradients
+    that can be taken only once, such as that of tf.py_function.
     """
     try:
         return take(weights)
@@ -103,7 +103,7 @@ def together_or_each(take: Callable[[Sequence[Tensors]], list[T]], weights: Sequ
 
 
 def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = differentiate) -> Forward:
-    """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
+    """Return the function from sources to the gradient of <cotangent, forward(sources)>, dense tensors or None."""
 
     def first(sources: Tensors) -> Tensors:
         return [dense(*pair) for pair in zip(taken(forward, sources, [cotangent])[1][0], sources, strict=True)]
@@ -114,9 +114,9 @@ def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = dif
 def differentiate_one_by_one(
     function: Forward, sources: Tensors, weights: Sequence[Tensors]
 ) -> tuple[Tensors, list[Tensors]]:
-    """As `differentiate`, every source by a tape of its own, for which the others are constants.
+    """As `differentiate`, with one tape per source, for which the others are constants.
 
-    Gradient functions leave out what is for inputs that are not watched.
+    Gradient functions omit the gradients of inputs that are not watched.
 
     >>> x, y = tf.constant(2.0), tf.constant(3.0)
     >>> _, (row,) = differentiate_one_by_one(lambda sources: [sources[0] * sources[1]], [x, y], [[tf.constant(1.0)]])
@@ -134,14 +134,14 @@ def differentiate_one_by_one(
 def differentiate_by_variables(
     function: Forward, sources: Tensors, weights: Sequence[Tensors]
 ) -> tuple[Tensors, list[Tensors]]:
-    """As `differentiate`, of variables that hold the sources."""
+    """As `differentiate`, with respect to variables that hold the sources."""
     return differentiate(function, [tf.Variable(source) for source in sources], weights)
 
 
 def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:
-    """A tape that watched the sources, and nothing else, while `forward` ran; and what that gave.
+    """Run `forward` under a tape that watches the sources only; return the tape and the outputs.
 
-    Raises DerivativeRaisedError where `forward` throws under the tape alone, what it throws otherwise.
+    Raises DerivativeRaisedError where `forward` raises only under the tape, otherwise what `forward` raises.
     """
     try:
         with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
@@ -150,14 +150,14 @@ def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> 
             outputs = forward(sources)
     except DerivativeRaisedError:
         raise
-    except Exception as error:  # that of the function
+    except Exception as error:  # from the function
         forward(sources)
         raise DerivativeRaisedError(error) from error
     return tape, outputs
 
 
 def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors) -> Tensors:
-    """The tape's gradient of <weights, targets>; targets may be None. Raises DerivativeRaisedError where it throws."""
+    """Return the tape's gradient of <weights, targets>; targets may be None. Raises DerivativeRaisedError."""
     with taking_derivative():
         pairs = [pair for pair in zip(targets, weights, strict=True) if pair[0] is not None]
         if not pairs:
@@ -167,17 +167,17 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
 
 
 def dense(part: Any, source: Any = None) -> Any:
-    """A gradient as a tensor of its source's shape, if there is one; None stays None.
+    """Convert a gradient to a dense tensor of its source's shape, if a source is given; None stays None.
 
-    That of a gather is an IndexedSlices, which no tape takes as a target. Raises DerivativeRaisedError where there are
-    rows in it that the source does not have.
+    The gradient of a gather is an IndexedSlices, which no tape accepts as a target. Raises DerivativeRaisedError for
+    rows that the source does not have.
     """
     with taking_derivative():
         return None if part is None else tf.convert_to_tensor(shaped(part, source))
 
 
 def shaped(part: Any, source: Any) -> Any:
-    """A gradient; an IndexedSlices that does not know its shape, as a custom gradient may give, has its source's."""
+    """Give an IndexedSlices without a shape, as custom gradients may return, its source's; return others unchanged."""
     if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None or source is None:
         return part
     static = tf.TensorShape(source.shape)
@@ -186,12 +186,12 @@ def shaped(part: Any, source: Any) -> Any:
 
 
 def all_shaped(parts: Sequence[Any], sources: Sequence[Any]) -> Tensors:
-    """The same for one gradient a source."""
+    """Apply `shaped` to one gradient per source."""
     return [shaped(*pair) for pair in zip(parts, sources, strict=True)]
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:
-    """Gradients as dense tensors: zeros for None."""
+    """Return gradients as dense tensors, with zeros for None."""
     pairs = zip(parts, tensors, strict=True)
     return [tf.zeros_like(tensor) if part is None else dense(part, tensor) for part, tensor in pairs]
 
@@ -212,7 +212,7 @@ def differentiate_by_jacobian(
 
     def real_parts(inner: Tensors) -> Tensors:
         targets.extend(function(inner))
-        # `jacobian` differentiates only the real part of what it is given: for a complex target y, y and -iy.
+        # `jacobian` differentiates only the real part of its target: for a complex target y, y and -iy.
         return [tf.stack([y, -1j * y]) if y is not None and y.dtype.is_complex else y for y in targets]
 
     tape, parts = watched(real_parts, sources, persistent=True)
@@ -224,7 +224,7 @@ def differentiate_by_jacobian(
 
 
 def _weighted_sum(weights: Tensors, jacobians: Sequence[Tensors | None], count: int) -> Tensors:
-    """The sum over the targets of weight times Jacobian, for each of `count` sources."""
+    """Sum weight times Jacobian over the targets, for each of `count` sources."""
     columns: list[Tensors] = [[] for _ in range(count)]
     for weight, row in zip(weights, jacobians, strict=True):
         if weight.dtype.is_complex:
@@ -252,7 +252,7 @@ class Gradients:
 
     @staticmethod
     def undefined(count: int, size: int) -> Gradients:
-        """NaN for `count` gradients where the function is not defined."""
+        """Return NaN for `count` gradients where the function is undefined."""
         return Gradients(np.full((count, size), np.nan), np.ones((count, size), bool))
 
     def some(self, rows: Array) -> Gradients:
@@ -265,7 +265,7 @@ class Gradients:
 
 
 def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
-    """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""
+    """Stack the gradients of k cotangents, each with one tensor or None per source. Raises WrongShapeError."""
     seen = np.array([[part is not None for part in row] for row in rows])
     counts = [source.count for source in sources]
     values = np.empty((len(rows), sum(counts)))
@@ -302,5 +302,5 @@ def along(directions: Array, gradients: Array) -> Array:
 
 
 def seen(gradients: Array, left: LeftVectors | None) -> Array:
-    """Gradients (p, n), or where there are c left vectors, their products with these (p, c)."""
+    """Gradients (p, n), or, given c left vectors, their products with these (p, c)."""
     return gradients if left is None else left.products(gradients)

@@ -1,4 +1,4 @@
-"""What derivatives are taken with respect to: the floating and complex leaves of a call's arguments, and variables."""
+"""The sources of derivatives: the floating and complex leaves of a call's arguments, and variables."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gradcheck.autodiff.coordinates import coordinate_count, element_of, from_co
 from gradcheck.typing import Array
 
 UNBUILT = "A Keras model has no variables before it is built: call it on its inputs once, then take its variables"
-"""What is most often the reason for an empty list of variables."""
+"""The most frequent reason for an empty list of variables."""
 SPARSE = (
     (tf.SparseTensor, "values", "tf.SparseTensor({0}.indices, v, {0}.dense_shape)"),
     (tf.RaggedTensor, "flat_values", "{0}.with_flat_values(v)"),
 )
-"""What has no array of its own, which of its parts is one, and how it is made of that."""
+"""Types without an array of their own, the part of them that is one, and how to rebuild them from it."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A tensor or variable with its name for messages and its value, in its own dtype.
+    """A tensor or variable, with its name for messages and its value, in its own dtype.
 
     Its coordinates are the real ones that its constraint leaves free; arrays made of them are float64 or complex128.
     """
@@ -49,7 +49,7 @@ class Source:
 
     @property
     def constrained(self) -> bool:
-        """Whether not every tensor near the value is one that the function may be called with."""
+        """Whether the function may not be called with every tensor near the value."""
         return self.constraint is not UNCONSTRAINED
 
     @property
@@ -63,7 +63,7 @@ class Source:
         return flat[self._free] if self.constrained else flat
 
     def tensor(self, array: Array) -> Any:
-        """An array as a tensor of the source's dtype."""
+        """Convert an array to a tensor of the source's dtype."""
         return tf.constant(array.astype(self.value.dtype, copy=False))
 
     def at(self, point: Array) -> Array:
@@ -80,7 +80,7 @@ class Source:
         return np.stack([self.at(point) for point in points]).astype(dtype)
 
     def displacement(self, step: Array) -> Array:
-        """How the array moves for a step of its coordinates (count,)."""
+        """The displacement of the array for a step of its coordinates (count,)."""
         if not self.constrained:
             return self._array(step)
         padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))
@@ -92,11 +92,11 @@ class Source:
         return self.coordinates(self.constraint.adjoint(self._start, gradient))
 
     def contains(self, point: Array) -> bool:
-        """Whether the array with coordinates (count,) keeps the constraint."""
+        """Whether the array with coordinates (count,) satisfies the constraint."""
         return not self.constrained or self.constraint.contains(self.at(point))
 
     def place(self, coordinate: int) -> tuple[str, tuple[int, ...], str]:
-        """The name (with the part of a complex number), the element behind a coordinate, and what moves with it."""
+        """The name (with the part of a complex number) and element of a coordinate, and what moves with it."""
         index, part = element_of(int(self._free[coordinate]), self.shape, self.value.dtype)
         return self.name + part, index, self.constraint.companions(self.name, index)
 
@@ -114,9 +114,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Arguments:
-    """A call's arguments by their leaves, and the sources among those leaves and the variables listed beside them.
+    """The leaves of a call's arguments, and the sources among those leaves and the variables listed separately.
 
-    `positions` (one a source) count the leaves first and then the listed variables, `total` of them together.
+    `positions` (one per source) count the leaves first and then the listed variables, `total` of them together.
     """
 
     structure: tuple[Any, ...]
@@ -126,11 +126,11 @@ class Arguments:
     total: int
 
     def listed(self) -> list[bool]:
-        """Whether each source was named in `variables`, and not given as an input."""
+        """For each source, whether it was listed in `variables` rather than given as an input."""
         return [position >= len(self.leaves) for position in self.positions]
 
     def ordered(self, items: Sequence[Any]) -> list[Any] | None:
-        """What is given for all arguments, or for all sources, in the order of the sources; None for other numbers."""
+        """Put one item per argument, or per source, in the order of the sources; None for other numbers of items."""
         if len(items) == self.total:
             return [items[position] for position in self.positions]
         if len(items) == len(self.sources):
@@ -139,13 +139,13 @@ class Arguments:
         return None
 
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with these tensors in the place of the sources; variables stay where they are."""
+        """Return the arguments with these tensors in place of the sources; variables are not replaced."""
         leaves = list(self.leaves)
         for position, source, tensor in zip(self.positions, self.sources, tensors, strict=True):
             if source.variable is None:
                 leaves[position] = tensor
         if not any(isinstance(item, (dict, list, tuple)) for item in self.structure):
-            return tuple(leaves)  # packing takes as long as many a function does
+            return tuple(leaves)  # packing takes as long as many functions do
         packed: tuple[Any, ...] = tf.nest.pack_sequence_as(self.structure, leaves)
         return packed
 
@@ -186,7 +186,7 @@ def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:
-    """The names of the positional parameters, as far as they can be known."""
+    """The names of the positional parameters, as far as they are known."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -196,7 +196,7 @@ def parameter_names(f: Callable[..., Any]) -> list[str]:
 
 
 def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """The inputs with every leaf a tensor, a variable or None, as in `parse_arguments`. Raises TypeError."""
+    """Return the inputs with every leaf a tensor, a variable or None, as in `parse_arguments`. Raises TypeError."""
     inputs = tuple(_numbers(value) for value in inputs)
     found = []
     for value, named in zip(inputs, named_leaves(inputs, names), strict=True):
@@ -207,7 +207,7 @@ def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any,
 
 
 def named_leaves(inputs: Sequence[Any], names: Sequence[str]) -> list[list[tuple[str, Any]]]:
-    """The leaves of each input with their names: those of its parameter, or inputs[0], …, and of their places in it."""
+    """The leaves of each input with their names: the parameter's, or inputs[0], …, and their place in it."""
     names = [*names[: len(inputs)], *(f"inputs[{position}]" for position in range(len(names), len(inputs)))]
     return [paths(name, value) for name, value in zip(names, inputs, strict=True)]
 
@@ -233,13 +233,13 @@ def _unwrapped(leaf: Any) -> tuple[Any, Constraint]:
 
 
 def _numbers(value: Any) -> Any:
-    """A (nested) list of numbers, not all of them integers, as an array; anything else as it is."""
+    """Convert a (nested) list of numbers, not all of them integers, to an array; return anything else unchanged."""
     array = listed_numbers(value)
     return value if array is None or array.dtype.kind not in "fc" else array
 
 
 def listed_numbers(value: Any) -> Array | None:
-    """A (nested) list of nothing but numbers as an array; None for anything else."""
+    """Convert a (nested) list of nothing but numbers to an array; None for anything else."""
     leaves = [leaf for _, leaf in paths("", value)] if isinstance(value, list) else []
     if not leaves or not all(isinstance(one, (int, float, complex)) and not isinstance(one, bool) for one in leaves):
         return None
@@ -261,7 +261,7 @@ def _tensor(name: str, leaf: Any) -> Any:
 
 
 def _no_tensor(name: str, leaf: Any) -> str:
-    """What is wrong with an input that is no tensor, and what to give instead."""
+    """The error message for an input that is no tensor, with its remedy."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return f"{name} has dtype {leaf.dtype}, of which TensorFlow has no tensors; give {name}.astype('float64')"
     for kind, values, rebuilt in SPARSE:
@@ -275,7 +275,7 @@ def _no_tensor(name: str, leaf: Any) -> str:
 
 
 def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
-    """The variables beside the inputs, each with its name and its constraint."""
+    """The variables listed in addition to the inputs, each with its name and its constraint."""
     if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
         variables = [variables]
     found = []
@@ -310,7 +310,7 @@ def _has_derivatives(leaf: Any) -> bool:
 
 
 def _source(name: str, leaf: Any, constraint: Constraint) -> Source | None:
-    """The source that a tensor or a variable is; None where it has no derivatives."""
+    """The source for a tensor or a variable; None where it has no derivatives."""
     if leaf is None or not _has_derivatives(leaf):
         if constraint is not UNCONSTRAINED:
             kind = "None" if leaf is None else leaf.dtype.name

@@ -1,4 +1,4 @@
-"""Which operation is it? The first factor of the chain rule whose own derivative is wrong, at its actual arguments."""
+"""Find the operation to blame: the first factor of the chain rule whose own derivative is wrong at its arguments."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from gradcheck.tracing.user_code import at, definition_of, file_owner, place_of
 class BlamedOperation:
     """An operation whose own derivative (at order 2: that of its vector-Jacobian product) is wrong where it was called.
 
-    With respect to its argument at `position` among its inputs, which are followed by the cotangents of its outputs at
-    order 2, it gives `given` (None: no derivative) at `element`, where that argument is `value`; right is `estimate`,
-    within `bound`.
+    `position` is that of the argument among the operation's inputs, followed at order 2 by the cotangents of its
+    outputs. At `element`, where the argument is `value`, the derivative is `given` (None: no derivative); the correct
+    one is `estimate`, within `bound`.
     """
 
     operation: RecordedOperation
@@ -47,10 +47,10 @@ class BlamedOperation:
 
 @dataclass(frozen=True)
 class Blame:
-    """What came of looking at the factors of the chain rule: the one that is wrong, if any.
+    """The result of comparing the factors of the chain rule: the wrong one, if any.
 
-    `looked_at` counts the operations that were compared, `unclear` are those that could not be, `left` those that the
-    time ended before. An operation that is wrong behind another source, too, is compared before the others: `again`.
+    `looked_at` counts the compared operations, `unclear` are those that could not be compared, `left` those that the
+    time limit cut off. An operation that is also wrong behind another source is compared first: `again`.
     """
 
     culprit: BlamedOperation | None
@@ -62,20 +62,20 @@ class Blame:
 
 TOGETHER = ": the fault lies in how they are put together"
 NOTHING = Blame(None, 0)
-"""Nothing could be looked at."""
+"""The result if nothing could be compared."""
 
 
 def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None) -> Blame:
-    """Compare the factors between a source and the targets of a call with differences, up to the first that is wrong.
+    """Compare the factors between a source and the targets of a call with differences, up to the first wrong one.
 
-    `weights` are the cotangents of the targets. It ends, too, when its time is up. Raises NoChainError.
+    `weights` are the cotangents of the targets. Ends early when its time is up. Raises NoChainError.
     """
     with record.time.blaming():
         return _innermost(record, _along_path(record, list(factors(record, call, source, weights))))
 
 
 def _innermost(record: CodeRecord, found: Blame) -> Blame:
-    """What is wrong in the derivatives that a custom gradient is made of, where its function takes some itself."""
+    """Find the wrong derivative inside a custom gradient, if its function takes derivatives itself."""
     operation = None if found.culprit is None else found.culprit.operation
     if operation is None or operation.custom_gradient is None:
         return found
@@ -90,7 +90,7 @@ def _innermost(record: CodeRecord, found: Blame) -> Blame:
 
 
 def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:
-    """What came of looking at the factors, in their order."""
+    """Compare the factors in order."""
     looked_at = 0
     unclear: list[RecordedOperation] = []
     with suppress(TimeUpError):
@@ -111,9 +111,10 @@ def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:
 
 
 def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
-    """What came of looking at one factor; one that gives None counts as a cut of the path, and not as wrong.
+    """Compare one factor; one that gives None counts as a break of the path, and not as wrong.
 
-    Of a vector-Jacobian product that is wrong itself the derivative may be anything, so that it is looked at as well.
+    If a vector-Jacobian product is wrong itself, its derivative may be anything, so that the product is compared as
+    well.
     """
     orders = []
     for one in (factor, factor.underlying):
@@ -132,12 +133,12 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
 
 
 def _given_up(factor: Factor) -> bool:
-    """Whether None is no cut that somebody made: a gradient function of TensorFlow's that has no derivative."""
+    """Whether None means that a gradient function of TensorFlow has no derivative, rather than a deliberate break."""
     return factor.order == 2 and factor.operation.custom_gradient is None
 
 
 def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
-    """The operation, by the worst element of a finding about it."""
+    """The operation, at the worst element of a finding about it."""
     place = next(i for i, name in enumerate(factor.names) if finding.input.startswith(name))
     position = factor.moved[place]
     element = finding.index or ()
@@ -157,7 +158,7 @@ def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
 
 
 def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None:
-    """The culprit in words; None where there is none. `lost` is the part of the derivative that is missing."""
+    """Describe the culprit; None where there is none. `lost` is the part of the derivative that is missing."""
     one = found.culprit
     if one is None:
         return None
@@ -196,7 +197,7 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
 
 
 def _run_again(function: Any) -> str | None:
-    """What the function of tf.recompute_grad runs, which nothing sees into, in words; None of any other function."""
+    """Describe the function that tf.recompute_grad wraps, into which nothing sees; None for any other function."""
     if not function.__qualname__.startswith("recompute_grad."):
         return None
     wrapped = inspect.getclosurevars(function).nonlocals.get("f")
@@ -205,7 +206,7 @@ def _run_again(function: Any) -> str | None:
 
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
-    """The cause that was found beside operations which are right by themselves; and where there is none, that.
+    """Combine the cause with the result for the operations; without a cause, diagnose operations that are all correct.
 
     A public function that they make up may be a known defect.
     """
@@ -220,7 +221,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
         return replace(cause, evidence=cause.evidence + right)
     known = known_composition(on_path, [wrong.source.tensor])
     if known is None and any(operation.derivative is not None for operation in on_path):
-        # A gradient function may compute anew what it needs, so that the operation itself is on no path.
+        # A gradient function may recompute what it needs, so that the operation itself is on no path.
         known = known_composition(wrong.source.record.operations, [wrong.source.tensor])
     if known is not None:
         return replace(known, lost=wrong.lost.size)
@@ -246,7 +247,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
 
 
 def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
-    """The diagnosis of a cut path as that of a known defect, where a public function that is one makes the cut."""
+    """Diagnose a break of the path as a known defect, if a public function that is one causes the break."""
     return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(_on_path(wrong)))
 
 
@@ -255,7 +256,7 @@ def _on_path(wrong: WrongGradient) -> list[RecordedOperation]:
 
 
 def ended(found: Blame, lost: float | None = None) -> Diagnosis:
-    """What is known where the time ended before an operation was found, or all were right."""
+    """Diagnose a search that ran out of time before an operation was found wrong, or all correct."""
     nearest = described(found.left[0])
     remedy = (
         f"check a part of the code by itself, whose result is that of {nearest}: the operations from there back to the "
@@ -266,7 +267,7 @@ def ended(found: Blame, lost: float | None = None) -> Diagnosis:
 
 
 def looked_at_text(found: Blame) -> str:
-    """How many operations were looked at, which could not be, and how many the time ended before."""
+    """Describe how many operations were compared, which could not be, and how many the time limit cut off."""
     count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
     if found.left:
         total = found.looked_at + len(found.unclear) + len(found.left)
@@ -280,7 +281,7 @@ SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
 
 
 def described(operation: RecordedOperation, name: str = "") -> str:
-    """An operation with its line, layer and attributes, as a sentence names it, or by another name."""
+    """Describe an operation, or another `name`, with its line, layer and attributes."""
     pairs = zip(operation.attrs[::2], operation.attrs[1::2], strict=True)
     kinds = attribute_kinds(operation.name)
     shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
@@ -290,12 +291,12 @@ def described(operation: RecordedOperation, name: str = "") -> str:
 
 
 def _name(operation: RecordedOperation) -> str:
-    """What an operation is called; TensorFlow numbers the functions that it has traced."""
+    """The name of an operation; TensorFlow numbers the functions that it has traced."""
     traced = re.fullmatch(r"__(?:forward|inference)_(.+)_\d+", operation.name)
     return operation.name if traced is None else f"the traced function {traced[1]}"
 
 
 def _argument(one: BlamedOperation) -> str:
-    """The argument at its element, with the value there."""
+    """Describe the argument at its element, with the value there."""
     element = f"{one.argument}[{', '.join(map(str, one.element))}]" if one.element else one.argument
     return f"{element}, which is {one.value:.6g},"

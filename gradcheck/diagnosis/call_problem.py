@@ -1,4 +1,4 @@
-"""A derivative that somebody's code took, as a Problem: replays give the values, its result is the gradient."""
+"""A derivative that the user's code took, as a Problem: replays give the values, its result is the gradient."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.tables import Comparison, Tolerance, compare
 
 FEW = 3
-"""So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
+"""Number of random directions while the coordinates are few: errors rarely cancel along all of them."""
 
 
 class UntraceableError(Exception):
@@ -73,7 +73,7 @@ class CallProblem(Problem):
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
 
     def values(self, points: Array | LinePoints) -> Array:
-        """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
+        """The outputs (p, m) at points (p, n); NaN where the code raises or does not reach the call."""
         table = np.full((len(points), self.outputs), np.nan)
         moves = Points(len(points), lambda rows: self._deltas(points[rows]))
         with state_restored():
@@ -84,7 +84,7 @@ class CallProblem(Problem):
 
     @cached_property
     def _replays(self) -> Mapped:
-        """The targets of replays, from how far each source is moved."""
+        """The targets of replays, as a function of the displacement of each source."""
 
         def targets(deltas: Sequence[Any]) -> list[Any]:
             moves = list(zip(self.taken, deltas, strict=True))
@@ -100,7 +100,7 @@ class CallProblem(Problem):
         return Mapped(targets, self.roundoff)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        """The result of the call at the inputs given, or that of a replay at another point."""
+        """The result of the call at the given inputs, or that of a replay at another point."""
         results: Any = self.call.results
         if point is not None:
             results = replayed(self.record, self.call, self.moves(point), with_results=True).results
@@ -117,12 +117,12 @@ class CallProblem(Problem):
         return Gradients.undefined(len(directions), self.point.size)
 
     def moves(self, point: Array) -> list[tuple[CallSource, Any]]:
-        """How the sources have to be moved to come to a point (n,)."""
+        """The displacements of the sources that lead to a point (n,)."""
         pairs = zip(self.taken, self._deltas(point), strict=True)
         return [(one, tf.constant(delta)) for one, delta in pairs if np.any(delta != 0)]
 
     def _deltas(self, points: Array) -> list[Array]:
-        """How far each source is moved at a point (n,), or at points (p, n)."""
+        """The displacement of each source at a point (n,), or at points (p, n)."""
         ends = np.cumsum([source.count for source in self.sources])[:-1]
         with np.errstate(invalid="ignore"):  # a source may hold infinity
             moved = np.split(points - self.point, ends, axis=-1)
@@ -145,7 +145,7 @@ class CallProblem(Problem):
 
 
 def _whole_jacobian(value: Array, source: Source) -> Array:
-    """A batch Jacobian (b, out..., in...) as a whole one (b, out..., b, in...): rows do not depend on one another."""
+    """A batch Jacobian (b, out..., in...) as a full one (b, out..., b, in...): rows do not depend on one another."""
     rows, rank = np.arange(len(value)), value.ndim - len(source.shape) + 1
     whole = np.zeros((*value.shape[:rank], len(value), *value.shape[rank:]), value.dtype)
     np.moveaxis(whole, rank, 1)[rows, rows] = value
@@ -153,10 +153,10 @@ def _whole_jacobian(value: Array, source: Source) -> Array:
 
 
 def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> tuple[Comparison, Array] | None:
-    """The comparison along random directions if all of them agree at once, else None. Raises WrongShapeError.
+    """Return the comparison along random directions if all of them agree at once, else None. Raises WrongShapeError.
 
-    With it comes, of each source, the part of its largest derivative by which that would have to be wrong to show, or
-    infinity where its derivatives are all 0.
+    Also returns, for each source, the smallest visible error relative to its largest derivative, or infinity where its
+    derivatives are all 0.
     """
     count = FEW if problem.point.size <= SMALL else probes
     if problem.point.size <= FEW or problem.outputs > SMALL:

@@ -1,4 +1,4 @@
-"""Explains a derivative that somebody's code took: each source is compared, and diagnosed if wrong; traced or eager."""
+"""Explain a derivative that the user's code took: compare each source, and diagnose the wrong ones; traced or eager."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from gradcheck.verdict.summary import broken, undecided
 from gradcheck.verdict.tables import Tolerance
 
 SHOWN = 12
-"""Gradients of so many elements are printed as numbers."""
+"""Gradients of up to this many elements are printed as numbers."""
 COARSE = 0.01
-"""Of a right gradient it is told where only errors of more than this part of it would have been noticed."""
+"""Correct gradients with a coarser relative resolution get a note."""
 NO_SOURCES = (
     "the derivative was asked for with respect to nothing: a model has no variables before it is built, and none that "
     "are trainable where all of it is frozen"
@@ -46,7 +46,7 @@ KEPT = (
 )
 
 Results = tuple[Any, ...]
-"""Those of one derivative, one a source."""
+"""The results of one derivative, one per source."""
 
 
 def explained_call(
@@ -101,7 +101,7 @@ def explained_call(
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         shown = shown_gradient(one.given)
         results.append(SourceResult(where, one.name, shown, right, note, finding, origin, unconnected))
-    # A tensor that a function is given may be one that it does not use: its derivative is zero, and that was seen.
+    # A function may not use a tensor that it is given: its derivative is zero, and that was seen.
     if all(one.unconnected for one in results) and any(one.input is None for one in sources):
         count = len(results)
         orders = [OrderResult(1, Verdict.INCONCLUSIVE, reasons=(Reason.UNCONNECTED,), inconclusive=count)]
@@ -109,7 +109,7 @@ def explained_call(
 
 
 def _constant_updates(record: CodeRecord, sources: Iterable[CallSource]) -> list[str]:
-    """A note on the updates of other variables that depend on a source and are no part of the derivative."""
+    """The note on updates of other variables that depend on a source and are no part of the derivative."""
     numbers = sorted({number for source in sources for number in source.kept})
     lines = dict.fromkeys(quoted(record.operations[number].line) for number in numbers)
     what = f"variables that {', '.join(lines)} updated before the tape was opened"
@@ -126,7 +126,7 @@ def _failed(
 
 
 def source_names(call: DerivativeCall) -> list[str]:
-    """A name for each source, no two alike: as written in the code, else the variable's own, else its number."""
+    """A unique name for each source: as written in the code, else the variable's own, else its number."""
     written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
     found: list[str] = []
     for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
@@ -138,7 +138,7 @@ def source_names(call: DerivativeCall) -> list[str]:
 
 
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
-    """Several verdicts on first derivatives as one, with all sources and further notes."""
+    """Merge several verdicts on first derivatives, with all sources and further notes."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
     sources = tuple(sources)
     order = OrderResult(
@@ -155,7 +155,7 @@ def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes
 
 
 def shown_gradient(given: Any) -> str:
-    """A gradient as text: the numbers while they are few, else the shape."""
+    """Format a gradient: the numbers while they are few, else the shape."""
     if given is None:
         return "None"
     value = np.asarray(tf.convert_to_tensor(given).numpy())
@@ -166,11 +166,11 @@ def shown_gradient(given: Any) -> str:
 
 
 def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
-    """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
+    """Return the record with the gradients of the traced code, and a disagreement where that computes something else.
 
-    Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
-    returns that is compared. Where a traced function computes something else, its gradients belong to that, and those
-    that the code gets eagerly are left.
+    Derivatives that are taken inside a traced function have no values of their own: there the values that the code
+    returns are compared. Where a traced function computes something else, its gradients belong to that, and the eager
+    ones are kept.
     """
     if not record.calls_functions or record.error is not None:
         return record, None
@@ -178,14 +178,14 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
 
     def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         start, result = len(taken), compute()
-        # In place of those that TensorFlow took to compute it.
+        # Replaces those that TensorFlow took to compute it.
         taken[start:] = [(tuple(tf.nest.flatten(arguments["target"])), tuple(tf.nest.flatten(result)))]
         return result
 
     with state_restored(), derivatives_observed(keep):
         try:
             returned = call_user_code(record.f, record.inputs)
-        except Exception as error:  # that of the code, which runs traced here
+        except Exception as error:  # from the code, which runs traced here
             message = str(error).strip().splitlines() or [""]
             return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
@@ -203,7 +203,7 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
 
 
 def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tuple[dict[int, Results], Result | None]:
-    """What the tapes gave when the code was traced, where that was for the same targets; and a target that differs."""
+    """The results of the tapes in the traced code, where the targets are the same; and a target that differs."""
     found, disagreement = {}, None
     for call, (targets, results) in zip(record.derivatives, taken, strict=True):
         inside = not all(hasattr(target, "_numpy") for target in map(tf.convert_to_tensor, targets))
@@ -218,7 +218,7 @@ def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tupl
 
 
 def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Result | None]:
-    """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
+    """The results that the traced code returned, where the code returns those of its tapes; and another difference."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
     if len(eager) != len(traced):
         return {}, _failed(

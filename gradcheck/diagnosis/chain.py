@@ -25,9 +25,9 @@ class NoChainError(Exception):
 class Factor:
     """One factor of the chain rule: an operation (order 1), or its vector-Jacobian product (order 2).
 
-    That is a function of the `tensors` at the positions `moved` of the operation's inputs, which are followed by the
-    cotangents of its outputs at order 2. Nothing is moved of an operation that cannot run by itself. `cotangents` are
-    those that reached what the function gives; None where none did.
+    It is a function of the `tensors` at the positions `moved`; tensors are the operation's inputs, followed at order 2
+    by the cotangents of its outputs. Nothing is moved of an operation that cannot run by itself. `cotangents` are those
+    that reached the values of the function; None where none did.
     """
 
     operation: RecordedOperation
@@ -46,12 +46,12 @@ class Factor:
 
     @property
     def function_of(self) -> tuple[int, int]:
-        """The number of the operation, and the order: which function this is, whatever is moved of it."""
+        """The number of the operation, and the order: these identify the function, whichever inputs are moved."""
         return self.operation.number, self.order
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from the other factors of a record."""
+        """Identifies the factor within a record."""
         return (
             *self.function_of,
             self.moved,
@@ -60,7 +60,7 @@ class Factor:
 
     @property
     def underlying(self) -> Factor | None:
-        """The operation itself with the cotangents of its outputs, where this is its vector-Jacobian product."""
+        """The operation itself with the cotangents of its outputs, if this is its vector-Jacobian product."""
         count = len(self.operation.inputs)
         moved = tuple(position for position in self.moved if position < count)
         return (
@@ -70,7 +70,7 @@ class Factor:
         )
 
     def function(self, moved: Sequence[Any], *, wide: bool = False) -> Tensors:
-        """What it gives, where a cotangent reached that, for tensors in the places `moved`; in float64 if `wide`."""
+        """The values that a cotangent reached, for tensors in the places `moved`; in float64 if `wide`."""
         tensors = [widened(tensor) for tensor in self.tensors] if wide else list(self.tensors)
         for position, tensor in zip(self.moved, moved, strict=True):
             tensors[position] = tensor
@@ -81,19 +81,19 @@ class Factor:
 
     @property
     def _sources(self) -> list[int]:
-        """The positions of the inputs that a vector-Jacobian product is for."""
+        """The positions of the inputs with respect to which a vector-Jacobian product is taken."""
         return [position for position, cotangent in enumerate(self.cotangents) if cotangent is not None]
 
     @property
     def reached(self) -> Tensors:
-        """The cotangents of what the function gives."""
+        """The cotangents that reached the values of the function."""
         return [cotangent for cotangent in self.cotangents if cotangent is not None]
 
 
 def _product(
     run: Callable[[Tensors], Tensors], inputs: Tensors, cotangents: Tensors, sources: Sequence[int]
 ) -> Tensors:
-    """The vector-Jacobian product for some of the inputs, None for the others."""
+    """The vector-Jacobian product with respect to some of the inputs, None for the others."""
 
     def forward(some: Tensors) -> Tensors:
         tensors = list(inputs)
@@ -112,7 +112,7 @@ def _product(
 def factors(
     record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None
 ) -> Iterator[Factor]:
-    """The factors between a source (tensor or variable) and the targets of a call, as the chain rule goes: back.
+    """Yield the factors between a source (tensor or variable) and the targets of a call, in backward order.
 
     `weights` are the cotangents of the targets. Derivatives come from the tape that covers everything. Raises
     NoChainError where that raises.
@@ -160,7 +160,7 @@ def _eager(tensor: Any) -> bool:
 
 
 def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int, Any]) -> Factor | None:
-    """The factor of an operation, where a cotangent reaches one of its outputs."""
+    """The factor of an operation, if a cotangent reaches one of its outputs."""
     cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
     moved = _moved(operation, operation.inputs, path, 1)
     seen = moved or any(_eager(one) and key(one) in path.dependent for one in operation.inputs)
@@ -172,7 +172,7 @@ def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int
 def _second(
     taken: RecordedPullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
 ) -> Factor | None:
-    """The factor of an operation's vector-Jacobian product, where a cotangent reaches one of its parts."""
+    """The factor of an operation's vector-Jacobian product, if a cotangent reaches one of its parts."""
     if operation is None:
         return None
     parts = [*taken.parts, *[None] * len(operation.inputs)][: len(operation.inputs)]
@@ -185,7 +185,7 @@ def _second(
 
 
 def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath, order: int) -> tuple[int, ...]:
-    """The positions of the tensors that depend on the source, and can be moved; behind the inputs are cotangents."""
+    """The positions of the tensors that depend on the source and can be moved; cotangents follow the inputs."""
     free = movable(operation, order)
     return tuple(
         position
@@ -196,7 +196,7 @@ def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: Dependenc
 
 
 def operation_of(taken: RecordedPullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
-    """The operation whose gradient was taken: the one with these tensors, each once; of several alike the last."""
+    """The operation whose gradient was taken: the last unused one with these tensors."""
     tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
     for operation in reversed(record.operations):
         before = operation.number not in used and operation.derivative != taken.derivative and tape in operation.tapes
@@ -207,7 +207,7 @@ def operation_of(taken: RecordedPullback, record: CodeRecord, used: set[int]) ->
 
 
 def _fits(taken: RecordedPullback, operation: RecordedOperation) -> bool:
-    """Whether an operation has the tensors of a gradient that was taken; of those that are not read, the shapes."""
+    """Whether an operation has the tensors of a gradient that was taken; unread ones are compared by shape."""
     read, made = zip(taken.inputs, operation.inputs, strict=False), zip(taken.outputs, operation.outputs, strict=False)
     parts = zip(taken.parts, operation.inputs, strict=False)
     shapes, pairs = [*zip(taken.cotangents, operation.outputs, strict=False), *parts], [*read, *made]

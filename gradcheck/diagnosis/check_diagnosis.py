@@ -1,4 +1,4 @@
-"""Why a derivative that `check` took, or was given, is wrong: the code runs once more, recorded."""
+"""Diagnose a wrong derivative that `check` took, or was given: the code runs once more, recorded."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ LOOK = (
     "look for what f does besides its operations; if there is nothing, autodiff is probably right, and rtol= says "
     "which errors matter"
 )
-"""About a tape of ours, which changes nothing between operations that are right by themselves."""
+"""For a tape of `check`, which changes nothing between operations that are correct by themselves."""
 
 
 @dataclass(frozen=True)
 class CheckDiagnosis:
-    """Diagnoses the findings of a check of somebody's function at one order.
+    """Diagnoses the findings of a check of the user's function at one order.
 
-    `gradient` is what they gave for it: None (TensorFlow's own is checked), a callable, or values. The check begins as
-    this is made. Without `causes` nothing is looked for, and no finding has a diagnosis. `first` is what came of the
-    first order, whose causes are those of a second derivative whose operations are right.
+    `gradient` is the user's: None (TensorFlow's own is checked), a callable, or values. The time of the check begins
+    now. Without `causes` nothing is looked for, and no finding has a diagnosis. `first` is the result of the first
+    order, whose causes are those of a second derivative whose operations are correct.
     """
 
     function: Function
@@ -65,10 +65,10 @@ class CheckDiagnosis:
     time: BlameTime = field(default_factory=BlameTime, compare=False, repr=False)
 
     def explained(self, finding: Finding, coordinate: int | None) -> Finding:
-        """A finding about the derivative at a coordinate (None for a probe), with its diagnosis."""
+        """Return a finding about the derivative at a coordinate (None for a probe), with its diagnosis."""
         given = self.gradient is not None and self.order == 1
         if given:
-            # What was given is the gradient of the sum of all outputs.
+            # The given gradient is that of the sum of all outputs.
             reason = finding.reason.replace("autodiff gives", "the gradient given is", 1)
             finding = replace(finding, output=None, reason=reason)
         if not self.causes:
@@ -94,7 +94,7 @@ class CheckDiagnosis:
         )
 
     def error(self) -> Diagnosis | None:
-        """Why the derivative raised an exception."""
+        """Diagnose a derivative that raised an exception."""
         with cause_searched():
             if not self.causes:
                 return None
@@ -104,14 +104,14 @@ class CheckDiagnosis:
         return None
 
     def wrong_shape(self) -> Diagnosis | None:
-        """Why the derivative has another shape or dtype than its source."""
+        """Diagnose a derivative that has another shape or dtype than its source."""
         with cause_searched():
             taken = self.gradient is None or self.order == 2
             return known_to_raise(self._record(None)) if self.causes and taken else None
         return None
 
     def noted(self, order: OrderResult) -> OrderResult:
-        """An inconclusive result with a note on where NaN or infinity in a derivative comes from, if there is any."""
+        """Add a note on the origin of NaN or infinity in a derivative to an inconclusive result, if there is any."""
         if order.verdict is not Verdict.INCONCLUSIVE or (self.gradient is not None and not callable(self.gradient)):
             return order
         with cause_searched():
@@ -131,7 +131,7 @@ class CheckDiagnosis:
         return None
 
     def record(self) -> CodeRecord:
-        """A run of the code that takes the derivative of the sum of the outputs."""
+        """Return the record of a run that takes the derivative of the sum of the outputs."""
         return self._record(None)
 
     def _diagnosis(self, finding: Finding, coordinate: int) -> Diagnosis | None:
@@ -148,14 +148,14 @@ class CheckDiagnosis:
         return diagnose(call_source(record, *taken, source.name), finding, place)
 
     def _of_upstream(self, finding: Finding, coordinate: int) -> Diagnosis | None:
-        """That the derivative is right for an upstream gradient of 1 alone."""
+        """Diagnose a derivative that is correct only for an incoming cotangent of 1."""
         if self.gradient is not None or self.order == 2 or finding.kind not in (Kind.WRONG_VALUE, Kind.SUBDIFFERENTIAL):
             return None
         weights = self._weights(finding.output)
         return not_linear(self.function, self._record(finding.output), finding, weights, coordinate)
 
     def _blamed(self, finding: Finding) -> Diagnosis | None:
-        """The operation that is wrong behind a probe, which is about all sources together."""
+        """Diagnose the wrong operation behind a probe, which is about all sources together."""
         record = self._record(finding.output)
         for position, source in enumerate(self.function.sources):
             if self.gradient is None and record.derivatives:
@@ -173,7 +173,7 @@ class CheckDiagnosis:
         return record.inputs[sum(free[:position])] if variable is None else variable
 
     def _record(self, output: int | None) -> CodeRecord:
-        """That of the derivative of an output, or their sum, as code which takes the sources that are no variables."""
+        """Records d(output)/d(inputs); None stands for the sum of all outputs."""
         if output not in self._records:
             self._records[output] = self._recorded(output)
         return self._records[output]
@@ -205,7 +205,7 @@ class CheckDiagnosis:
     def _weights(self, output: int | None) -> Array:
         """The cotangent of an output, or of all.
 
-        Outputs whose sum is constant, as those of a normalization are, have no second derivative of their sum.
+        Outputs with a constant sum, such as those of a normalization, have a sum without a second derivative.
         """
         count = self.function.outputs
         if output is not None:
@@ -213,7 +213,7 @@ class CheckDiagnosis:
         return np.ones(count) if self.order == 1 or count == 1 else _unlike_weights(count)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
-        """TensorFlow's own gradient of the function, if it is right where the given one is not."""
+        """Quote TensorFlow's own gradient of the function, if it is correct where the given one is not."""
         if finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
             return ""
         try:
@@ -232,7 +232,7 @@ def _given(record: CodeRecord, position: int) -> Any:
 
 
 def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors, weights: Tensors | None) -> Tensors:
-    """The gradient of the weighted sum of what `f` gives, under a tape of ours; by default no two weights are alike."""
+    """Return the gradient of the weighted sum of the values of `f`; by default no two weights are alike."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(tensors)
         parts = f(tensors)
@@ -245,7 +245,7 @@ def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors, weights: Tensor
 
 
 def _unlike(part: Any) -> Any:
-    """Weights between 1/2 and 1, of both signs, so that errors do not cancel."""
+    """Weights of magnitude 1/2 to 1, of both signs, so that errors do not cancel."""
     if part is None:
         return None
     tensor = tf.convert_to_tensor(part)
@@ -259,7 +259,7 @@ def _unlike_weights(count: int) -> Array:
 
 
 def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCall, Any] | None:
-    """The last call that gave this gradient, or None for this tensor or variable, and its source."""
+    """The last call that returned this gradient, or None for this tensor or variable, and its source."""
     for call in reversed(record.derivatives):
         for source, result in zip(call.sources, call.results or (), strict=False):
             if _same(result, given) and (given is not None or key(source) == key(tensor)):
@@ -268,20 +268,20 @@ def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCa
 
 
 def _same(result: Any, given: Any) -> bool:
-    """Whether a derivative is the one given; rows of it are handed on as a tensor."""
+    """Whether a derivative is the given one; IndexedSlices are passed on as a tensor."""
     if result is given or not isinstance(result, tf.IndexedSlices) or given is None:
         return result is given
     return np.array_equal(dense(result, given).numpy(), given.numpy(), equal_nan=True)
 
 
 ALIKE = 1e-3
-"""Results for two upstream gradients are no multiples of one another where they differ by more than this share."""
+"""Results for two incoming cotangents are not proportional if they differ by more than this relative error."""
 
 
 def not_linear(
     function: Function, record: CodeRecord, finding: Finding, row: Array, coordinate: int
 ) -> Diagnosis | None:
-    """Why a first derivative at a coordinate, under a cotangent (m,), is wrong for one multiple of it and not for 1."""
+    """Diagnose a first derivative at a coordinate that is correct for a cotangent (m,), but not for its multiple."""
     try:
         one, other = (function.gradients_of(factor * row[None]).values[0, coordinate] for factor in (1.0, UPSTREAM))
     except DerivativeRaisedError:  # for one of both alone
@@ -312,13 +312,13 @@ def not_linear(
 
 
 def _forgets(event: RecordedOperation) -> bool:
-    """Whether the gradient that an operation brought along is no multiple of what arrives."""
+    """Whether the gradient that an operation brought along is not proportional to the incoming cotangent."""
     if event.custom_gradient is None or event.backward is None:
         return False
     ones = [tf.ones_like(one) for one in event.outputs]
     try:
         both = [tf.nest.flatten(event.backward(*[factor * one for one in ones])) for factor in (1.0, UPSTREAM)]
-    except Exception:  # whatever somebody's gradient function raises
+    except Exception:  # whatever the user's gradient function raises
         return False
     given = ([np.asarray(dense(part).numpy()) for part in parts if part is not None] for parts in both)
     pairs = zip(*given, strict=True)

@@ -1,4 +1,4 @@
-"""Why a source lost its gradient: the record, the replays and the rules brought together."""
+"""Diagnose why a source lost its gradient, from the record, the replays and the rules."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.summary import broken, element_of, estimate_text
 
 CLOSE = 1e-3
-"""How near, relatively, a covering tape has to come to the finite-difference estimate to count as the remedy."""
+"""Relative distance to the finite-difference estimate within which a covering tape counts as the remedy."""
 STEP = 2.0**-10
 """The relative step by which the element with the largest derivative is found."""
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
-"""What Python and NumPy compute, where a tensor is asked for."""
+"""Types that Python and NumPy compute, where a tensor is needed."""
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
 def diagnose(
     source: CallSource, finding: Finding, place: tuple[int, int] | None = None, moved: Influence | None = None
 ) -> Diagnosis | None:
-    """The diagnosis of a finding about a source: the operation whose derivative is wrong, or else what cuts its path.
+    """Diagnose a finding about a source: the operation whose derivative is wrong, or else the break of its path.
 
     None where neither is found. `place` is the finding's row and coordinate, where a covering tape knows them; `moved`
-    what the source influences, where that was found already.
+    is the influence of the source, if it is known already.
     """
     row = None if place is None else place[0]
     if finding.autodiff is not None and not np.isfinite(finding.autodiff):
@@ -99,7 +99,7 @@ def diagnose(
 
 
 def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | None:
-    """The operation whose derivative is wrong, or not finite, where nothing else is known; or how far the time went."""
+    """Diagnose a wrong, or not finite, derivative of an operation, without other evidence; or a search out of time."""
     origin = None if finding.autodiff is None or np.isfinite(finding.autodiff) else diagnose_not_finite(source)
     if origin is not None:
         return origin
@@ -108,27 +108,27 @@ def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | Non
 
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:
-    """Where NaN or infinity in a gradient comes from; `row` is that of a Jacobian."""
+    """Find the origin of NaN or infinity in a gradient; `row` is that of a Jacobian."""
     with suppress(NoChainError):
         return not_finite_diagnosis(source.record, source.call, source.tensor, _weights(source.call, row))
     return None
 
 
 def blamed(source: CallSource, row: int | None = None) -> Blame:
-    """The operation whose own derivative is wrong; `row` is that of a Jacobian."""
+    """Find the operation whose own derivative is wrong; `row` is that of a Jacobian."""
     with suppress(NoChainError):
         return blame(source.record, source.call, source.tensor, _weights(source.call, row))
     return NOTHING
 
 
 def _lost_part(source: CallSource, finding: Finding, place: tuple[int, int] | None) -> tuple[LostPart, bool]:
-    """What is lost, and whether a tape around everything comes nearer to the estimate."""
+    """The lost part, and whether a tape around everything comes nearer to the estimate."""
     given, expected = finding.autodiff, finding.difference
     covering, restored = None if place is None else covering_gradient(source, *place), False
     if covering is not None and expected is not None:
         off = abs(expected - covering)
         if off <= CLOSE * abs(expected):
-            # A tape around everything gives what the estimate is, more exactly.
+            # A tape around everything gives the estimate's value, more exactly.
             expected, off = covering, 0.0
         restored = abs(covering - (given or 0.0)) > off
     element = finding.element if finding.index else ""
@@ -145,7 +145,7 @@ def _wrong_gradient(source: CallSource, lost: LostPart, restored: bool, moved: I
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
-    """Why taking a derivative raised an exception; None where its message says it all."""
+    """Diagnose a derivative that raised an exception; None where its message is sufficient."""
     number = _number_given(record, call)
     if number is not None:
         return number
@@ -157,7 +157,7 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
 
 
 def _number_given(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
-    """A target or a source that is a number, or an array of NumPy; None where there is none."""
+    """Diagnose a target or a source that is a number, or a NumPy array; None where there is none."""
     for what, given in (("target", call.targets), ("source", call.sources)):
         number = next((one for one in given if isinstance(one, NUMBERS)), None)
         if number is None:
@@ -176,13 +176,13 @@ def _number_given(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
 
 
 def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
-    """The finding with its cause; a value that lacks what the tape did not cover is partial, not wrong."""
+    """Return the finding with its cause; a value that lacks a part outside of the tape is partial, not wrong."""
     partial = finding.kind is Kind.WRONG_VALUE and diagnosis is not None and diagnosis.cause in rules.TAPE_RULES
     return replace(finding, diagnosis=diagnosis, kind=Kind.PARTIAL if partial else finding.kind)
 
 
 def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | None:
-    """One element of the derivative under the tape that covered everything; None where it has none, either."""
+    """One element of the derivative under the tape that covered everything; None where that has none, either."""
     call = source.call
     weights = _weights(call, row)
     try:
@@ -194,7 +194,7 @@ def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | 
 
 
 def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
-    """The cotangents of the targets: those of a gradient, or, of a Jacobian, a unit vector for one element."""
+    """The cotangents of the targets: those of a gradient, or, for a Jacobian, a unit vector for one element."""
     if call.method == "gradient" or row is None:
         return None if call.weights is None else list(call.weights)
     (target,) = call.targets
@@ -203,9 +203,9 @@ def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
 
 
 def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:
-    """A note on a source whose gradient is None, or a finding with its diagnosis; and whether it is unconnected.
+    """Return a note on a source whose gradient is None, or a finding with its diagnosis; and whether it is unconnected.
 
-    It is where no move of it moves the target, either: nothing is wrong, and nothing can be called right.
+    It is unconnected if no move of it changes the target, either: nothing is wrong, and nothing can be called correct.
     """
     if not differentiable(source):
         diagnosis = rules.integer_source(source)
@@ -239,20 +239,20 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
 
 
 def _covered(source: CallSource) -> bool:
-    """Whether the tape that covers everything finds a way from the targets to the source.
+    """Whether the tape that covers everything finds a path from the targets to the source.
 
-    Where it does, zeros are what the values make of it, such as those of a relu that is off, and stand for no None.
+    If it does, zeros are actual derivatives, such as those of an inactive relu, and do not stand for None.
     """
     try:
         return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
-    except Exception:  # a gradient function's: it was come to
+    except Exception:  # from a gradient function on the path: it was reached
         return True
 
 
 def _step_between(source: CallSource) -> RecordedOperation | None:
-    """The first operation through which the value of a source goes to the targets, but no gradient comes back.
+    """The first operation through which the value of a source reaches the targets, but no gradient comes back.
 
-    That is as the code is built: what the moves of the source change does not count.
+    This follows the structure of the code; moves of the source are not considered.
     """
     record, call = source.record, source.call
     events = record.before(call)
@@ -266,9 +266,9 @@ def _step_between(source: CallSource) -> RecordedOperation | None:
 
 
 def _made_of(source: CallSource) -> str:
-    """Where the source was made of something that the tape watches and the target depends on: that it was, and of what.
+    """Describe a source that was computed from something that the tape watches and the target depends on; else empty.
 
-    Such as the `x[0]` of `tape.gradient(loss, x[0])`, a new tensor.
+    An example is the `x[0]` of `tape.gradient(loss, x[0])`, a new tensor.
     """
     record, call = source.record, source.call
     if source.output is None:
@@ -311,10 +311,10 @@ def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tup
 
 
 def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diagnosis | None:
-    """Why tf.gradients(target, source) lost a part; None where the graph has no path, or no break on it.
+    """Diagnose why tf.gradients(target, source) lost a part; None where the graph has no path, or no break on it.
 
     `target` is a symbolic tensor, `source` one or a variable of its graph. Nothing is run and nothing is added to the
-    graph: its structure tells which operations lie on the path.
+    graph: its structure shows which operations lie on the path.
     """
     record = graph_record(target.graph)
     if hasattr(source, "handle"):

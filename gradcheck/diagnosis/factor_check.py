@@ -1,4 +1,4 @@
-"""A factor of the chain rule beside differences: along a random direction, and closely where that is suspicious."""
+"""Compare a factor of the chain rule with differences: along a random direction, and closely if that is suspicious."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from gradcheck.verdict.summary import summarise, undecided
 from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance
 
 NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
-"""A glance takes the central difference of a step so much smaller than the largest one, and then those of two steps,"""
+"""Steps of a quick check, relative to the largest step: one for a central difference, then two for extrapolation."""
 RICHARDSON = np.array([-1.0, 4.0]) / 3.0
-"""whose sum with these weights is without the error of second order."""
+"""Weights of Richardson extrapolation, which removes the second-order error of the central differences."""
 RIGHT = 1e6
-"""So many roundings of the products that are summed are no suspicion at a glance."""
+"""An error of up to this many roundings of the summed products is no suspicion in a quick check."""
 ONE = np.ones((1, 1))
 DRAWS = 4
 NOT_ALONE = "it cannot run by itself"
 NO_COTANGENT = "the cotangent that reached it is not finite"
 FEW, TOGETHER = 64, 4
-"""Up to so many coordinates are looked at one by one, so many at a time."""
+"""Up to FEW coordinates are compared one by one, TOGETHER at a time."""
 MOST = 20000
-"""An operation that takes more values than this to be compared is left as unclear."""
+"""An operation that needs more values than this to be compared is left as unclear."""
 
 
 class NotByItselfError(Exception):
@@ -57,7 +57,7 @@ class TooDearError(Exception):
 
 @dataclass(frozen=True)
 class FactorProblem(Problem):
-    """What a factor gives, weighted by the cotangents that reached it: a function with one output."""
+    """A factor weighted by the cotangents that reached it: a function with one output."""
 
     function: Function
     cotangent: Array
@@ -86,7 +86,7 @@ class FactorProblem(Problem):
 
     @cached_property
     def terms(self) -> float:
-        """Also what goes into a value inside of the operation, by how far that moves as its arguments are rounded."""
+        """Also covers intermediate values in the operation, by its change when the arguments are rounded."""
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DRAWS, self.point.size))
         unit = 2 * self.roundoff
         moved = self.values(np.vstack([self.point[None, :], self.point * (1 + unit * signs)]))
@@ -116,7 +116,7 @@ class FactorProblem(Problem):
 
 
 def compared(factor: Factor, time: BlameTime) -> OrderResult:
-    """The factor's derivative beside differences; inconclusive where it cannot run by itself, or is not finite.
+    """Compare the factor's derivative with differences; inconclusive if it cannot run by itself, or is not finite.
 
     Only what is suspicious along one random direction is compared entry by entry. Raises TimeUpError.
     """
@@ -138,7 +138,7 @@ def compared(factor: Factor, time: BlameTime) -> OrderResult:
 
 
 def closely(problem: FactorProblem) -> list[Comparison]:
-    """The derivatives that look wrong, a few at a time up to the first that is; of very many a search finds it."""
+    """Compare the most suspicious derivatives, a few at a time up to the first wrong one; very many by a search."""
     if problem.point.size > FEW:
         return first_order(problem, Tolerance(), PROBES)
     everywhere = np.eye(problem.point.size)
@@ -160,7 +160,7 @@ def closely(problem: FactorProblem) -> list[Comparison]:
 
 
 def suspicious(problem: FactorProblem) -> bool:
-    """Whether the derivative along one random direction is not what differences say; rounding is no suspicion."""
+    """Whether the derivative along one random direction contradicts the differences beyond rounding."""
     gradient = problem.gradients(ONE).values[0]
     if not np.isfinite(gradient).all():
         return True
@@ -178,7 +178,7 @@ def suspicious(problem: FactorProblem) -> bool:
 
 
 def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Array) -> bool:
-    """Whether few values near the point show a sum of products to be the derivative along a direction, in float64."""
+    """Whether few values near the point confirm a sum of products as the derivative along a direction, in float64."""
     if problem.precision > EPS64:
         return False
     largest = problem.feasible_steps(directions, largest_steps(problem.point, directions, QUICK))
@@ -197,7 +197,7 @@ def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Arra
 
 
 def _problem(factor: Factor, time: BlameTime) -> tuple[FactorProblem, list[Source]]:
-    """The factor as a function of what is moved, with its float64 form if it has one; and that by name."""
+    """The factor as a function of its moved tensors, with its float64 form if it has one, and its named sources."""
     tensors = [factor.tensors[position] for position in factor.moved]
     try:
         function = open_function(lambda *moved: factor.function(moved), _constrained(factor, tensors), None)
@@ -210,7 +210,7 @@ def _problem(factor: Factor, time: BlameTime) -> tuple[FactorProblem, list[Sourc
 
 
 def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any]) -> Function:
-    """The function with the same one of wide tensors, where it computes in less and those give the same values."""
+    """Return the function with the same one of wide tensors, if it computes in less and both give the same values."""
     if function.precision <= ROUNDOFF["float64"]:
         return function
     try:
@@ -227,7 +227,7 @@ def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any
 
 
 def _constrained(factor: Factor, moved: Sequence[Any]) -> tuple[Any, ...]:
-    """The tensors that are moved, in the sets in which the operation's gradient takes them to lie."""
+    """The moved tensors, constrained to the sets that the operation's gradient assumes."""
     of_matrix = factor.operation.name in ONE_TRIANGLE
     pairs = zip(factor.moved, moved, strict=True)
     return tuple(hermitian(tensor) if of_matrix and position == 0 else tensor for position, tensor in pairs)

@@ -1,4 +1,4 @@
-"""The line on which NumPy took a value: it reads a tensor's memory unseen, so that only the code tells."""
+"""Find the line on which NumPy took a value: it reads a tensor's memory unobserved, so that only the code shows it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gradcheck.tracing.record import RecordedOperation
 from gradcheck.tracing.user_code import Line, function_around, header, names_on, statements_on
 
 HOST_NAMES = {"np", "numpy", "math", "float", "int", "bool", "complex", "round"}
-"""Names of what computes with NumPy or Python numbers."""
+"""Names of functions that compute with NumPy or Python numbers."""
 STATIC = {"shape", "dtype", "ndim", "size"}
 """Attributes of a tensor that do not depend on its value."""
 
 
 def host_line(back: RecordedOperation, dependent: Iterable[RecordedOperation], source: str) -> Line | None:
-    """The line that most likely computed a constant, which came back, from a value that depends on the source.
+    """Return the line that most likely computed a constant from a value that depends on the source.
 
-    In the function that used the constant, or else in one that called it; the line that used it where none is found.
+    Searches the function that used the constant, then its callers; falls back to the line that used it.
     """
     numbers: dict[str, set[int]] = {}
     for code, number in {at for operation in dependent for at in operation.stack}:
@@ -54,7 +54,7 @@ def _first(statement: ast.stmt) -> int:
 
 
 def _lines(statement: ast.stmt) -> Set[int]:
-    """The lines of a statement without those of the statements inside of it."""
+    """The lines of a statement without those of the statements inside it."""
     ends = [getattr(part, "end_lineno", None) or statement.lineno for part in header(statement)]
     return set(range(statement.lineno, max(ends, default=statement.lineno) + 1))
 
@@ -64,7 +64,7 @@ def _names(statement: ast.stmt) -> set[str]:
 
 
 def _given(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives something to: `z = …`, `kept[0] = …`, `kept.append(…)`."""
+    """The names that a statement assigns to or calls: `z = …`, `kept[0] = …`, `kept.append(…)`."""
     parts = [node for part in header(statement) for node in ast.walk(part)]
     stored: list[ast.AST] = [node for node in parts if isinstance(getattr(node, "ctx", None), ast.Store)]
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -73,7 +73,7 @@ def _given(statement: ast.stmt) -> set[str]:
 
 
 def _takes(statement: ast.stmt, made: Set[str]) -> bool:
-    """Whether a function of NumPy or Python is given one of these names."""
+    """Whether a function of NumPy or Python takes one of these names."""
     return any(made & {node.id for node in _arguments(call)} for part in header(statement) for call in _calls(part))
 
 
@@ -88,7 +88,7 @@ def _calls(part: ast.AST) -> Iterator[ast.Call]:
 
 
 def _arguments(call: ast.Call) -> Iterator[ast.Name]:
-    """The names whose values a call is given, not their shapes or types alone."""
+    """The names whose values a call takes, not only their shapes or types."""
     nodes = [node for argument in (*call.args, *call.keywords) for node in ast.walk(argument)]
     static = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in STATIC]
     apart = {id(node) for part in static for node in ast.walk(part)}

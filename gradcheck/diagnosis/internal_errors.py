@@ -19,7 +19,7 @@ _told: ContextVar[list[str] | None] = ContextVar("_told", default=None)
 
 @contextmanager
 def internal_errors_told() -> Iterator[list[str]]:
-    """Notes on the internal errors in the block, each once, for the result that it makes; it fills as they come."""
+    """Collect notes on the internal errors in the block, each once; the list fills as they occur."""
     notes: list[str] = []
     token = _told.set(notes)
     try:
@@ -32,7 +32,7 @@ def internal_errors_told() -> Iterator[list[str]]:
 def cause_searched() -> Iterator[None]:
     """End the block, a search for a cause, at an exception in it, which is noted as an internal error.
 
-    Exceptions of the user's code, or of TensorFlow, in the search have to be caught where it is called.
+    Exceptions of the user's code, or of TensorFlow, have to be caught inside, where the search calls it.
     """
     try:
         yield

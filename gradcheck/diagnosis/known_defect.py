@@ -1,8 +1,8 @@
-"""A wrong operation is a known defect of TensorFlow: its name, its releases, and code that has the right gradient.
+"""Recognise a wrong operation as a known defect of TensorFlow: its name, releases, and code with a correct gradient.
 
-So is one that runs in a public function whose derivative is known to be wrong at its actual arguments.
+The same for an operation inside a public function whose derivative is known to be wrong at its actual arguments.
 
-The records are loaded when the first finding asks for them: a check that finds nothing does not need them.
+The records are loaded when the first finding needs them: a check that finds nothing does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INDENT = "\n" + 20 * " "
 
 
 def kernel_use(operation: RecordedOperation, outputs: Collection[int] | None = None, where: str = "") -> KernelUse:
-    """A recorded operation as the use of a kernel; its `outputs` are those that something takes (None: all)."""
+    """Return a recorded operation as the use of a kernel; its `outputs` are those that are used (None: all)."""
     from gradcheck.defects.kernel_use import KernelUse, attribute_values
 
     count = range(len(operation.outputs)) if outputs is None else outputs
@@ -38,10 +38,11 @@ def kernel_use(operation: RecordedOperation, outputs: Collection[int] | None = N
 def library_uses(
     operations: Iterable[RecordedOperation], used: Set[int], dependent: Set[int], where: str = ""
 ) -> list[LibraryUse]:
-    """The calls of public functions in which operations run that a derivative goes through, in their order.
+    """The calls of public functions, in order, that contain operations on the path of a derivative.
 
-    Of nested ones the outermost: what is wrong with it, its own records say, and it may guard what it calls. `used`
-    tells the outputs that something takes, `dependent` the tensors and variables that depend on the sources.
+    Of nested calls the outermost: its own records describe what is wrong with it, and it may guard what it calls.
+    `used` are the ids of the outputs that are used, `dependent` the keys of tensors and variables that depend on the
+    sources.
     """
     from gradcheck.defects.library_use import LibraryUse
 
@@ -60,7 +61,7 @@ def library_uses(
 
 
 def dependent_on(sources: Iterable[object], operations: Iterable[RecordedOperation]) -> Set[int]:
-    """What tells those tensors and variables from all others that depend on the sources so that gradients pass."""
+    """The keys of tensors and variables that depend on the sources through operations that pass gradients."""
     found = {key(source) for source in sources}
     for one in operations:
         if one.name not in GRADIENT_ZERO and any(key(tensor) in found for tensor in one.inputs):
@@ -69,9 +70,9 @@ def dependent_on(sources: Iterable[object], operations: Iterable[RecordedOperati
 
 
 def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[Defect]:
-    """The known defects of these orders in whose regions an operation lies, and the calls around it, the worst first.
+    """The known defects of these orders whose regions contain an operation, or the calls around it, the worst first.
 
-    Those of the operation itself come before those of the calls, of which the outermost is what the code says.
+    Those of the operation itself come before those of the calls, of which the outermost is the one in the code.
     """
     from gradcheck.defects.library_use import LibraryUse
 
@@ -85,7 +86,7 @@ def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[D
 
 
 def known_composition(operations: Sequence[RecordedOperation], sources: Sequence[object]) -> Diagnosis | None:
-    """Why a derivative is wrong whose operations are right by themselves; None where no call of a function is known.
+    """Diagnose a wrong derivative whose operations are correct by themselves; None where no call is a known defect.
 
     `operations` are those between the sources and the targets.
     """
@@ -104,12 +105,12 @@ def known_composition(operations: Sequence[RecordedOperation], sources: Sequence
 
 
 def orders_of(operations: Iterable[RecordedOperation]) -> Sequence[int]:
-    """Of which orders the derivatives are that go through some operations: of both where derivatives are among them."""
+    """The orders of the derivatives through some operations: both if derivatives are among them."""
     return (1, 2) if any(one.derivative is not None for one in operations) else (1,)
 
 
 def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Sequence[int]) -> Diagnosis:
-    """The diagnosis of a wrong operation as that of a known defect, where it is one."""
+    """Return the diagnosis of a wrong operation as that of a known defect, if it is one."""
     with cause_searched():
         for known in known_defects(operation, orders)[:1]:
             evidence, remedy = f"{_about(known)}; {diagnosis.evidence}", _remedy(known) or diagnosis.remedy
@@ -118,9 +119,9 @@ def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Seque
 
 
 def known_to_raise(record: CodeRecord) -> Diagnosis | None:
-    """Why a derivative raised, or has another shape, where an operation lies in the region of a known defect that does.
+    """Diagnose a derivative that raised, or has a wrong shape, by an operation in the region of such a known defect.
 
-    None elsewhere.
+    None if there is none.
     """
     with cause_searched():
         from gradcheck.defects.records import Severity

@@ -1,4 +1,4 @@
-"""Where does the NaN in my gradient come from? The first operation of the way back that makes it of finite numbers."""
+"""Find the origin of NaN in a gradient: the first operation of the backward pass that makes it from finite numbers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from gradcheck.tracing.user_code import at
 
 @dataclass(frozen=True)
 class NotFinite:
-    """An operation that turned finite numbers into `result` on the way back, of this `order`.
+    """An operation of this `order` that turned finite numbers into `result` in the backward pass.
 
-    It did so at `element` of `argument`, where that is `value`, with the `cotangent` there (None: there is none
-    of that shape). `behind` is the operation that made the argument, `unused` a tf.where that selects
-    something else there, `otherwise` whether its last argument is unused. `inner` says that it did so in a first
-    derivative that the target is made of.
+    It did so at `element` of `argument`, where that is `value`, with the `cotangent` there (None: there is none of that
+    shape). `behind` is the operation that made the argument, `unused` a tf.where that does not select the value,
+    `otherwise`: the value is the last argument of that. `inner`: it happened in a first derivative that the target is
+    made of.
     """
 
     operation: RecordedOperation
@@ -54,7 +54,7 @@ class NotFinite:
 def not_finite_diagnosis(
     record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None
 ) -> Diagnosis | None:
-    """Where a gradient, or its target, that is not finite comes from; None where no single operation makes it so.
+    """Find the origin of a gradient, or a target, that is not finite; None where no single operation makes it so.
 
     Raises NoChainError.
     """
@@ -70,7 +70,7 @@ def _found(
     found = origin_of(record, call.targets)
     if found is None or found.operation is None or found.operation.derivative is None:
         return found
-    # It is one of those that TensorFlow's gradients are made of, which nobody wrote: that derivative has a way back.
+    # It is part of a gradient of TensorFlow, which nobody wrote: search the backward pass of that derivative.
     inner = record.derivatives[found.operation.derivative]
     for one, result in zip(inner.sources, inner.results or (), strict=False):
         if not finite(result) and (own := _found(record, inner, one)) is not None:
@@ -81,7 +81,7 @@ def _found(
 def _on_the_way_back(
     record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None
 ) -> NotFinite | None:
-    """The first factor of the chain rule that finite cotangents leave as NaN or infinity."""
+    """The first factor of the chain rule that turns finite cotangents into NaN or infinity."""
     looked_at = 0
     for factor in factors(record, call, source, weights):
         looked_at += 1
@@ -94,7 +94,7 @@ def _on_the_way_back(
 
 
 def _taken(factor: Factor) -> list[Any]:
-    """What comes back to the tensors that are moved."""
+    """The cotangents that come back to the moved tensors."""
     operation, moved = factor.operation, [factor.tensors[position] for position in factor.moved]
     if factor.order == 1:
         pairs = zip(operation.outputs, factor.cotangents, strict=True)
@@ -103,7 +103,7 @@ def _taken(factor: Factor) -> list[Any]:
         return list(tape.gradient(list(outputs), moved, output_gradients=list(cotangents)))
     try:
         return list(pullbacks(factor.function, moved, [factor.reached])[0])
-    except Exception:  # TensorFlow's, or a gradient function's: what cannot run by itself is passed over
+    except Exception:  # from TensorFlow, or a gradient function: operations that cannot run by themselves are skipped
         return []
 
 
@@ -131,9 +131,9 @@ def _lost_at(record: CodeRecord, factor: Factor, place: int, part: Any, looked_a
 
 
 def _unused(record: CodeRecord, operation: RecordedOperation) -> tuple[RecordedOperation | None, bool]:
-    """The first tf.where that a value goes into, through whatever follows that is not the backward pass.
+    """The first tf.where that a value goes into, through any operations outside of the backward pass.
 
-    And whether it goes into the last argument, which is selected where the condition is false.
+    Also returns whether it is the last argument, which is selected where the condition is false.
     """
     reached = {key(output) for output in operation.outputs}
     for later in record.operations[operation.number + 1 :]:
@@ -159,6 +159,6 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
         )
     remedy = remedy_for(operation, found.behind, found.unused, found.otherwise, found.value, operation.quoted)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
-    # What tf.where does not select is mended where it is computed, unless both belong to a public function.
+    # An unselected value is fixed where it is computed, unless both operations belong to one public function.
     mended = found.unused is not None and not set(operation.calls) & set(found.unused.calls)
     return diagnosis if mended else recognised(diagnosis, operation, (found.order,))

@@ -1,4 +1,4 @@
-"""What to write instead of an operation that turns finite numbers into NaN or infinity."""
+"""Replacements for operations that turn finite numbers into NaN or infinity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOGARITHMS = {
     "Softmax": "tf.nn.log_softmax(logits), or a cross entropy with from_logits=True",
     "Sigmoid": "tf.math.log_sigmoid(logits), or a cross entropy with from_logits=True",
 }
-"""What gives the logarithm of the result of an operation without computing that."""
+"""Functions that compute the logarithm of an operation's result without that result."""
 
 REMEDIES = {
     **dict.fromkeys(
@@ -49,7 +49,7 @@ REMEDIES = {
         "one of the logits is infinite, or all are -infinity: mask with a large finite number, such as -1e9",
     ),
 }
-"""The remedies of the classic ways, by the names of operations."""
+"""The remedies in the backward pass, by the names of operations."""
 
 VALUES = {
     **REMEDIES,
@@ -69,9 +69,9 @@ VALUES = {
     "Pow": "x**p is NaN where x is negative and p no whole number, and infinite at x = 0 where p is negative: "
     "keep x above 0, such as tf.pow(tf.maximum(x, 1e-12), p)",
 }
-"""The remedies on the way there, by the names of operations."""
+"""The remedies in the forward pass, by the names of operations."""
 OVERFLOWING = ("Pow", "Mean")
-"""The operations among these that also overflow inside of their domain."""
+"""The operations among these that also overflow inside their domain."""
 
 TOO_LARGE = (
     "the value is too large for {dtype}: scale the arguments down or clip them, compute with logarithms "
@@ -83,7 +83,7 @@ CAME_IN = {
     "variable": "begin again from finite values; an earlier update, or what was loaded, left it so",
     "constant": "write a finite number; a mask takes a large one, such as -1e9",
 }
-"""The remedies for NaN or infinity that no operation made, by where it came from."""
+"""The remedies for NaN or infinity that no operation made, by origin."""
 
 
 def remedy_for_value(
@@ -112,7 +112,7 @@ def _in_line(line: str, remedy: str | None) -> str | None:
 
 
 def _instead(operation: RecordedOperation, behind: RecordedOperation | None, value: complex, line: str) -> str | None:
-    """The remedy for a logarithm of what `behind` gives, and of a logarithm of the gamma function's poles."""
+    """The remedy for a logarithm of the result of `behind`, and for the poles of the log-gamma function."""
     if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
         return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
     if operation.name == "Lgamma" and value.real <= 0:
@@ -128,9 +128,9 @@ def remedy_for(
     value: complex,
     line: str,
 ) -> str:
-    """What to do about an operation at `value` of its argument, which `behind` made; `line` is the code in quotes.
+    """The remedy for an operation at `value` of its argument, which `behind` made; `line` is the code in quotes.
 
-    `unused` is a tf.where that does not select what comes of it, `otherwise` whether that is its last argument.
+    `unused` is a tf.where that does not select its result; `otherwise`: the result is the last argument of that.
     """
     if unused is not None:
         x, f = ("1.0, x", "other, f(safe)") if otherwise else ("x, 1.0", "f(safe), other")

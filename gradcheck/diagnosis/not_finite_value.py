@@ -1,4 +1,4 @@
-"""Where does NaN in a value come from? The first operation that makes it of finite numbers, or what came in."""
+"""Find the origin of NaN in a value: the first operation that makes it from finite numbers, or an input."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from gradcheck.tracing.user_code import place_of
 from gradcheck.typing import Array
 
 HARMLESS = 0.5
-"""It stands in for numbers that are not finite, to see what comes of the others."""
+"""Replaces numbers that are not finite, to see the effect of the others."""
 
 
 def finite(tensor: Any) -> bool:
-    """Whether a tensor, or None, holds finite numbers."""
+    """Whether a tensor is None, or holds finite numbers only."""
     return tensor is None or bool(np.isfinite(as_array(tensor)).all())
 
 
 def as_array(tensor: Any) -> Array:
-    """A tensor as an array whose numbers NumPy can tell from NaN."""
+    """Convert a tensor to an array in which NumPy can recognise NaN."""
     array = np.asarray(tf.convert_to_tensor(tensor).numpy())
     return array if array.dtype.kind in "fc" else array.astype(np.float64)  # bfloat16 is a type of its own
 
 
 def element_text(element: Sequence[int]) -> str:
-    """The place of an element, such as `[0, 1]`; empty for a scalar."""
+    """The index of an element, such as `[0, 1]`; empty for a scalar."""
     return f"[{', '.join(map(str, element))}]" if element else ""
 
 
@@ -62,9 +62,9 @@ def _has_nan(tensor: Any) -> bool:
 
 @dataclass(frozen=True)
 class ValueOrigin:
-    """A tensor, or a variable, that is the first one that is not finite on the way to a value.
+    """The first tensor, or variable, that is not finite in the forward pass to a value.
 
-    `operation` made it: of finite numbers where `made`, else it came in there. There is no operation where it was there
+    `operation` made it: from finite numbers if `made`, else it entered there. There is no operation if it was there
     before the code ran; then `read` is the first one that takes it.
     """
 
@@ -75,7 +75,7 @@ class ValueOrigin:
     read: RecordedOperation | None = None
 
     def diagnosis(self, record: CodeRecord) -> Diagnosis:
-        """The operation or what came in, with the element, its value and what to write instead."""
+        """Describe the operation, or the input, with the element, its value and a replacement."""
         of = "operation" if self.looked_at == 1 else "operations"
         count = f"{self.looked_at} {of} looked at, from the target back to this one"
         if self.operation is None or not self.made:
@@ -110,7 +110,7 @@ class ValueOrigin:
         return Diagnosis(Cause.CAME_IN, evidence, CAME_IN[kind], place_read)
 
     def _given(self, record: CodeRecord) -> tuple[str, str]:
-        """The kind of what came in, and what it is called."""
+        """The kind of an input, and its name."""
         name = record.expressions.get(key(self.tensor), "")
         if self.operation is not None:
             what = "a constant in" if self.operation.name == "Const" else f"{called(self.operation)} in"
@@ -125,9 +125,9 @@ class ValueOrigin:
 
 
 def value_origin(recorded: Callable[[], CodeRecord]) -> str:
-    """Where NaN in what a run differentiates, or else returns, comes from, and what to do; empty where that is unseen.
+    """Describe the origin of NaN in the targets, or else the results, of a run, with a remedy; empty if it is unknown.
 
-    An internal error on the way is told.
+    Internal errors of the search are appended.
     """
     told = ""
     with internal_errors_told() as internal, cause_searched():
@@ -141,10 +141,10 @@ def value_origin(recorded: Callable[[], CodeRecord]) -> str:
 
 
 def origin_of(record: CodeRecord, targets: Iterable[Any]) -> ValueOrigin | None:
-    """The first of all tensors on the way to the targets that is not finite, and that makes one of them not finite.
+    """The first tensor in the forward pass to the targets that is not finite and makes one of them not finite.
 
-    Infinity that was there from the beginning, as in a mask, counts only where nothing makes NaN of it: then it is the
-    operation that does. None where the targets are finite, or come from what nobody saw.
+    Infinity from the beginning, as in a mask, counts only if no operation makes NaN from it: then that operation
+    counts. None where the targets are finite, or come from unobserved code.
     """
     targets = [target for target in targets if _spoilt(target)]
     origins, of_infinity, path = _walk(record, targets)
@@ -157,9 +157,9 @@ def origin_of(record: CodeRecord, targets: Iterable[Any]) -> ValueOrigin | None:
 def _walk(
     record: CodeRecord, targets: Sequence[Any]
 ) -> tuple[list[ValueOrigin], ValueOrigin | None, list[RecordedOperation]]:
-    """From the targets back: the origins in the order in which they came, and the operations on the way from there.
+    """Walk back from the targets; return the origins in the order of the forward pass, and the operations since.
 
-    Between them is the first operation that makes NaN of infinity that came in.
+    The second value is the first operation that makes NaN from infinity that entered.
     """
     needed = {key(target): target for target in targets}
     readers: dict[int, RecordedOperation] = {}
@@ -169,7 +169,7 @@ def _walk(
     inner = {key(one) for operation in record.operations if operation.backward is None for one in operation.outputs}
     for operation in reversed(record.operations):
         written = [one for one in operation.variables_written if key(one) in needed]
-        # What a custom gradient's function gives, an operation inside of it made.
+        # The result of a custom gradient's function was made by an operation inside it.
         own = operation.outputs if operation.backward is None else (o for o in operation.outputs if key(o) not in inner)
         made = [one for one in own if key(one) in needed]
         if not made and not written:
@@ -204,7 +204,7 @@ def _held(tensor: Any) -> bool:
 
 
 def _selected(operation: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs, or of tf.where those of which what is not finite is selected."""
+    """The inputs; for tf.where only those whose non-finite elements are selected."""
     if operation.name not in WHERE:
         return list(inputs)
     chosen, branches = np.asarray(operation.inputs[0].numpy()), operation.inputs[1:]
@@ -215,9 +215,9 @@ def _selected(operation: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
 def _reaches(
     origin: ValueOrigin, others: Sequence[ValueOrigin], path: Sequence[RecordedOperation], targets: Sequence[Any]
 ) -> bool:
-    """Whether a target is not finite, either, where of several origins this one alone is not finite.
+    """Whether a target is still not finite if, of several origins, only this one is.
 
-    True, too, where an operation on the path cannot run again.
+    Also True if an operation on the path cannot run again.
     """
     changed = {key(one.tensor): _harmless(one.tensor) for one in others if one is not origin}
     with state_restored():
@@ -229,7 +229,7 @@ def _reaches(
                 return True
             try:
                 outputs = rerun(operation, inputs)
-            except Exception:  # TensorFlow's, or that of a custom gradient's function, which runs once more
+            except Exception:  # from TensorFlow, or a custom gradient's function, which runs once more
                 return True
             changed |= {key(old): new for old, new in zip(operation.outputs, outputs, strict=True)}
     return not all(finite(changed.get(key(target), target)) for target in targets)
@@ -260,7 +260,7 @@ def _worst(operation: RecordedOperation, argument: Any) -> tuple[int, ...]:
 
 
 def maker(record: CodeRecord, tensor: Any) -> RecordedOperation | None:
-    """The operation that made a tensor, or that of which its elements were taken."""
+    """The operation that made a tensor, or the tensor from which its elements were taken."""
     for operation in reversed(record.operations):
         if any(output is tensor for output in operation.outputs):
             if operation.name not in MOVING:
@@ -274,7 +274,7 @@ NOT_WALKED = {"compat", "raw_ops", "v1", "v2", "src"}
 
 
 def called(operation: RecordedOperation) -> str:
-    """What the code calls to run an operation, with the operation inside of it: `tf.math.log`, `tf.norm (Sqrt)`."""
+    """The public function that the code calls to run an operation: `tf.math.log`, or `tf.norm (Sqrt)`."""
     names = _names("keras" in sys.modules)
     public = next((names[code] for code in reversed(operation.codes) if code in names), None)
     if public is None or operation.inside:

@@ -17,14 +17,14 @@ from gradcheck.tracing.record import HostRead, RecordedEvent, RecordedOperation,
 from gradcheck.tracing.user_code import names_on, only_shown
 
 Changed = Callable[[int, int], bool | None]
-"""Whether an output of an operation (by their numbers) depends on the source; None where it is not known."""
+"""Whether an output of an operation (both by number) depends on the source; None where it is not known."""
 
 NUMBERS = "biufc"
 """The kinds of NumPy's dtypes that are numbers."""
 
 
 def has_gradient(name: str) -> bool | None:
-    """Whether an operation's type has a gradient; None where nobody registered anything for it."""
+    """Whether an operation's type has a gradient; None where nothing is registered for it."""
     try:
         return ops.gradient_registry.lookup(name) is not None
     except LookupError:
@@ -54,9 +54,9 @@ def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[in
 class DependencyPath:
     """The tensors (by key) that depend on the source, and the operations (by number) between it and the targets.
 
-    `round_trips` gives, for a constant on the way, the host reads by any of which its value may have left TensorFlow,
-    the last one first, where any was seen; `captured`, for a custom gradient, the tensors that depend on the source,
-    and that its function uses although they are not among its inputs.
+    `round_trips` gives, for a constant on the path, the host reads through which its value may have left TensorFlow,
+    the last one first, if any was seen; `captured`, for a custom gradient, the dependent tensors that its function uses
+    although they are not among its inputs.
     """
 
     source: int
@@ -124,7 +124,7 @@ def dependency_path(
 
 
 def _captured(custom: RecordedOperation, inside: Sequence[RecordedEvent]) -> frozenset[int]:
-    """The tensors from outside that a function under tf.custom_gradient computed with beside its inputs."""
+    """The outside tensors that a function under tf.custom_gradient uses besides its inputs."""
     operations = [event for event in inside if isinstance(event, RecordedOperation)]
     given = {key(tensor) for tensor in custom.inputs}
     # A variable that the function uses is read once more for the tape.
@@ -139,10 +139,10 @@ def _captured(custom: RecordedOperation, inside: Sequence[RecordedEvent]) -> fro
 
 
 def _cuts(reads: Sequence[HostRead], constant: RecordedOperation) -> tuple[HostRead, ...]:
-    """Those of the reads by which the value of a constant most likely left TensorFlow; of a line the first one.
+    """The reads through which the value of a constant most likely left TensorFlow; only the first on each line.
 
-    The line that reads gives a name to what the constant's line uses; the value came back as it was; the line does
-    more than to print it or to choose a way by it.
+    Likely reads are on a line that assigns a name which the constant's line uses; returned the value unchanged; are not
+    only printed or branched on.
     """
 
     def likely(read: HostRead) -> tuple[bool, bool, bool]:
@@ -166,7 +166,7 @@ def _came_back(tensor: Any, constant: RecordedOperation) -> bool:
 
 @dataclass(frozen=True)
 class PathBreak:
-    """An operation on the path that no gradient comes through.
+    """An operation on the path that passes no gradient.
 
     `unwatched`: the tape did not follow the source when the operation used it. `recorded`: the tape recorded the
     operation.
@@ -184,7 +184,7 @@ def path_breaks(events: Sequence[RecordedEvent], path: DependencyPath, tape: int
 
 
 def _at_first_use(found: PathBreak, operations: Sequence[RecordedOperation], path: DependencyPath) -> PathBreak:
-    """No line of code reads a variable by itself: what is shown is the operation that uses the value."""
+    """Move a break from the read of a variable, which has no line of its own, to the operation that uses the value."""
     read = found.operation
     if read.name != "ReadVariableOp":
         return found
@@ -196,7 +196,7 @@ def _at_first_use(found: PathBreak, operations: Sequence[RecordedOperation], pat
 
 
 class _TapeModel:
-    """Does what a tape does: keeps the tensors that it follows at all, and those that it can follow to the source."""
+    """Models a tape: the tensors that it tracks, and those that it can follow to the source."""
 
     def __init__(self, path: DependencyPath, tape: int | None) -> None:
         self.path, self.tape = path, tape

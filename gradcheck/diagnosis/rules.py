@@ -1,4 +1,4 @@
-"""The causes of a lost gradient: steps on the path that the tape missed, and steps that no tape can mend."""
+"""The causes of a lost gradient: steps on the path that the tape missed, and steps that no tape can fix."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from gradcheck.tracing.record import (
 from gradcheck.tracing.user_code import Line, at, file_owner, place_of, quoted, says
 
 STEPWISE = (Cause.DTYPE, Cause.NOT_DIFFERENTIABLE)
-"""Causes of breaks whose values move only in steps."""
+"""Causes of breaks with piecewise constant values."""
 
 
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
-    """The diagnosis of the first rule that applies to the first break, and what else no tape can mend; None if none."""
+    """The diagnosis of the first rule that applies to the first break, with other breaks that no tape can fix."""
     if not wrong.breaks:
         return None
     if wrong.wider_tape_helps:
@@ -66,9 +66,9 @@ def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cau
 
 
 def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
-    """Those of the other breaks that lose something.
+    """The other breaks that lose a part of the gradient.
 
-    What moves only in steps has no derivative to lose; a library stops a gradient where it is zero as a whole.
+    Piecewise constant values have no derivative to lose; a library stops a gradient where it is zero as a whole.
     """
     steps = {(one.operation.name, one.operation.line): one.operation for one in reversed(wrong.breaks[1:])}
     found = {(first.cause, first.place): first}
@@ -97,14 +97,14 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 
 def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
-    """The line on which NumPy took a value, which it does unseen."""
+    """The line on which NumPy took a value, which is not observed."""
     before = wrong.source.record.operations[: step.number]
     dependent = (one for one in before if any(key(output) in wrong.path.dependent for output in one.outputs))
     return host_line(step, dependent, wrong.source.name)
 
 
 def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """tf.stop_gradient."""
+    """A tf.stop_gradient."""
     if step.name not in STOPPING:
         return None
     passed = "lets the value through, not the gradient"
@@ -137,7 +137,7 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 
 def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """An operation for which nobody registered a gradient."""
+    """An operation without a registered gradient."""
     if step.backward is not None or has_gradient(step.name) is not None:
         return None
     if not any(differentiable(tensor) for tensor in step.outputs):
@@ -150,7 +150,7 @@ def _rewrite(line: Line | None) -> str:
 
 
 def dtype(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """A comparison, a string, an integer that is computed with."""
+    """A comparison, a string, or an integer that is computed with."""
     if step.backward is not None or not step.outputs or any(differentiable(tensor) for tensor in step.outputs):
         return None
     integer = any(tensor.dtype.is_integer for tensor in step.outputs)
@@ -162,7 +162,7 @@ def dtype(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 
 def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """A tf.custom_gradient that gives None, or that uses a tensor which is not among its arguments."""
+    """A tf.custom_gradient that returns None, or that uses a tensor which is not among its arguments."""
     if step.custom_gradient is None:
         return None
     name = step.custom_gradient.func.__name__
@@ -191,7 +191,7 @@ PATH_RULES: dict[Cause, TapeRule] = {
     Cause.CUSTOM_GRADIENT: custom_gradient,
     Cause.NOT_DIFFERENTIABLE: not_differentiable,
 }
-"""Those that no tape can mend, in the order in which they are tried; the last one always applies."""
+"""The rules for breaks that no tape can fix, in the order in which they are tried; the last one always applies."""
 
 
 TAPE_RULES: dict[Cause, TapeRule] = {
@@ -201,11 +201,11 @@ TAPE_RULES: dict[Cause, TapeRule] = {
     Cause.NOT_WATCHED: not_watched,
     Cause.OUTSIDE_TAPE: outside_tape,
 }
-"""Those that a wider tape mends, in the order in which they are tried."""
+"""The rules for breaks that a wider tape fixes, in the order in which they are tried."""
 
 
 def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
-    """The tape raised an exception because an operation of this name has no gradient."""
+    """Diagnose a tape that raised because an operation of this name has no gradient."""
     used = [event for event in record.before(call) if isinstance(event, RecordedOperation) and event.name == name]
     first = min(used, key=lambda one: call.tape not in one.tapes) if used else None
     line, ran = (None, "") if first is None else _where_it_ran(record, first)
@@ -215,7 +215,7 @@ def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnos
 
 
 def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
-    """The gradient function of an operation raised the exception; None where none that was seen did."""
+    """Diagnose an exception from the gradient function of an operation; None where none that was seen raised it."""
     failed = next((e for e in record.events if isinstance(e, RecordedPullback) and e.error is call.error), None)
     operation = None if failed is None else operation_of(failed, record, set())
     if operation is None or call.error is None:
@@ -245,14 +245,14 @@ def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> Re
     """The operation whose gradient ran another one; None where no gradient did, or it was not seen."""
     if operation.derivative is None:
         return None
-    # The gradient of an operation is noted once it is through with its own operations.
+    # The gradient of an operation is noted after its own operations.
     later = dropwhile(lambda event: event is not operation, record.events)
     taken = next((e for e in later if isinstance(e, RecordedPullback) and e.derivative == operation.derivative), None)
     return None if taken is None else operation_of(taken, record, set())
 
 
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
-    """A tape that is not persistent was asked for a second derivative."""
+    """Diagnose a tape that is not persistent and was used for a second derivative."""
     earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
     first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
     evidence = f"a tape that is not persistent gives one derivative only{first}"
@@ -264,7 +264,7 @@ def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
 
 
 def integer_source(source: CallSource) -> Diagnosis:
-    """A source that is no floating tensor to begin with."""
+    """Diagnose a source that is no floating tensor to begin with."""
     kind, name = source.dtype.name, source.name
     line = None if source.output is None else source.record.operations[source.output[0]].line
     made = f", made{at(line)}" if line else ""
@@ -274,7 +274,7 @@ def integer_source(source: CallSource) -> Diagnosis:
 
 
 def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:
-    """The first operation between what a tape gave and the gradient that was used; None if there is none."""
+    """Diagnose the first operation between a tape's result and the gradient that was used; None if there is none."""
     taken = {key(one): call for call in record.derivatives for one in call.results or () if one is not None}
     for operation in record.ancestors(given):
         calls = [taken[key(tensor)] for tensor in operation.inputs if key(tensor) in taken]

@@ -1,4 +1,4 @@
-"""The sources of a derivative beside differences: together while they agree, a few by themselves, many along a line."""
+"""Compare the sources of a derivative with differences: together while they agree, else a few singly, many on lines."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from gradcheck.verdict.tables import Comparison, Tolerance, combined
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
 
 CLOSELY, ENTRIES = 4, 64
-"""So many sources of a derivative that are not right are searched for the entry that is wrong, each by itself, until so
-many entries have been: each may take hundreds of values of the whole code."""
+"""Up to CLOSELY sources of a wrong derivative are searched singly for the wrong entry, until ENTRIES entries have been
+searched: each may take hundreds of values of the whole code."""
 HIDDEN = 0.5
-"""An error by this part of the largest derivative of a source has to show where it is compared beside others."""
+"""An error of this part of a source's largest derivative has to be visible when it is compared with others."""
 UNSEEN = "an error as large as the largest derivative would not have shown"
 MOST = 32
-"""So many of the others are compared with all care; what is left is told as too expensive."""
+"""Number of other sources that are compared closely; the rest is reported as too expensive."""
 ONE = np.ones((1, 1))
 ROWS = (
     "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
@@ -51,13 +51,13 @@ ALONG = "along a direction that moves all of its elements, "
 
 
 def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
-    """All sources together if they plainly agree; else the groups of them, and each with its own verdict.
+    """Compare all sources together if they plainly agree; else in groups, or each by itself, with its own verdict.
 
-    Those that are too small to be seen beside the others are compared without these.
+    Sources that are too small to be visible among the others are compared without these.
 
-    Of many that do not agree the first few are searched for an entry that is wrong, but for those behind an operation
-    that is known to be wrong by then; the others are compared along one direction each, together, so that the time
-    grows no faster than the number of values that this takes.
+    If many disagree, the first few are searched for a wrong entry, except behind an operation that is already known to
+    be wrong. The others are compared together, along one direction each, so that the time grows no faster than the
+    number of values that this takes.
     """
     if not sources:
         return []
@@ -79,7 +79,7 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
 
 
 def _together(problem: CallProblem, table: Comparison, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
-    """Sources that plainly agree; those that are hidden by the others are compared without these."""
+    """Compare sources that plainly agree; those that are hidden by the others are compared without these."""
     hidden = (shares > HIDDEN) & (not tolerance.given)
     zero = hidden & np.isinf(shares)
     groups = [
@@ -93,14 +93,14 @@ def _together(problem: CallProblem, table: Comparison, shares: Array, tolerance:
 
 
 def _told(table: Comparison, sources: Sequence[CallSource], tolerance: Tolerance) -> OrderResult:
-    """The verdict on sources that agree; there is none where no error as large as the largest derivative would show."""
+    """The verdict on sources that agree; inconclusive if an error as large as the largest derivative would not show."""
     order = summarise(1, [table], CallProblem(sources).sources)
     unseen = order.relative_resolution > 1 and not tolerance.given
     return undecided(1, Reason.ILL_CONDITIONED, UNSEEN) if unseen else order
 
 
 def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderResult:
-    """The verdict on a single source, by a float64 form where NaN or infinity is in doubt. Raises WrongShapeError."""
+    """The verdict on a single source; a float64 form decides if its gradient is not finite. Raises WrongShapeError."""
     (one,) = problem.taken
     told = partial(summarise, 1, sources=problem.sources, explain=partial(_diagnosed, one))
     order = told(first_order(problem, tolerance, probes))
@@ -111,7 +111,7 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
 
 
 def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
-    """Many sources of which at least one is not right. Raises WrongShapeError."""
+    """Compare many sources, at least one of which is wrong. Raises WrongShapeError."""
     gradients = problem.gradients(ONE)
     lines = _one_line_each(problem, gradients.values)
     quick = compare_quickly(Lines(problem, lines, ONE, tolerance), gradients)
@@ -130,7 +130,7 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
         found += compared([problem.taken[position]], tolerance, probes)
         rest[position] = False
     behind = np.array([rest[i] and blame_of(i).culprit is not None for i in range(len(lines))])
-    # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
+    # An operation that is wrong by itself confirms a source behind it as wrong, which few values show.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
     found += _along_a_line(problem, _rows(quick, wrong), np.flatnonzero(wrong))
     found += _right(problem, _rows(quick, right), np.flatnonzero(right), tolerance, probes)
@@ -143,9 +143,9 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
 
 
 def _searched(problem: CallProblem, agreeing: Array, clear: Array, blame_of: Callable[[int], Blame]) -> Iterator[int]:
-    """The positions of the sources to search for a wrong entry, those first that are clear; each before the next.
+    """Yield the positions of the sources to search for a wrong entry, clear mismatches first, each before the next.
 
-    The one cause that many have is searched for once; what is clear beside it may have another one.
+    A cause that many share is searched for once; another clear mismatch may have another one.
     """
     searched = entries = 0
     for position in map(int, [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]):
@@ -159,7 +159,7 @@ def _searched(problem: CallProblem, agreeing: Array, clear: Array, blame_of: Cal
 
 
 def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance: Tolerance, probes: int) -> Compared:
-    """The sources that agree along their lines: together with more precision, if they plainly agree."""
+    """Compare the sources that agree along their lines together, for more resolution, if they plainly agree."""
     right = [problem.taken[position] for position in positions]
     together = CallProblem(right)
     agreement = plainly_agrees(together, tolerance, probes) if right else None
@@ -173,7 +173,7 @@ def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance:
 
 
 def _one_line_each(problem: CallProblem, gradient: Array) -> Array:
-    """A direction for each source, which moves no other one and has the signs of its gradient (1, n), (sources, n).
+    """A direction for each source, (sources, n), which moves no other one and has the signs of its gradient (1, n).
 
     With these signs no entries of the gradient cancel.
     """
@@ -199,7 +199,7 @@ def _rows(table: Comparison, chosen: Array | list[int]) -> Comparison:
 
 
 def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
-    """The finding with its cause."""
+    """Return the finding with its cause."""
     if coordinate is None:
         finding = replace(finding, input=one.name, reason=ALONG + finding.reason)
     diagnosis = None
@@ -211,15 +211,15 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
 
 
 def first_order_in_float64(one: CallSource, tolerance: Tolerance, probes: int) -> list[Comparison] | None:
-    """The first derivatives with respect to a source, as `check` compares them; None where there is no float64 form.
+    """Compare first derivatives with respect to a source as `check` does; None without a float64 form.
 
-    For gradients that are not finite: what rounding does to the others is not measured here.
+    For gradients that are not finite: the rounding of others is not measured here.
     """
     if one.call.method != "gradient" or one.moved_by_operations:
         return None
     try:
         function = with_float64_form(open_function(partial(_target, one), (tf.constant(one.value),), None))
-    except (RuntimeError, ValueError):  # the code did not come to the call, or it gives no finite number there
+    except (RuntimeError, ValueError):  # the code did not reach the call, or returns no finite number there
         return None
     given = tf.convert_to_tensor(one.given)
     problem = GivenGradient.of(function, lambda tensors: [given])

@@ -1,4 +1,4 @@
-"""The causes of a lost gradient that a wider tape mends: steps that the tape did not record, or did not follow."""
+"""The causes of a lost gradient that a wider tape fixes: steps that the tape did not record, or did not follow."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradcheck.tracing.record import RecordedOperation, TapeChange, WatchEvent, 
 from gradcheck.tracing.user_code import Line, at, listed, parting, place_of, quoted
 
 Explained = tuple[str, str, Place | None]
-"""Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
+"""Evidence, remedy, and the line of the break (None: that of the first break)."""
 TapeRule = Callable[[WrongGradient, RecordedOperation], Explained | None]
-"""Takes also the operation at the first break; None where the rule does not apply."""
+"""Also takes the operation at the first break; returns None where the rule does not apply."""
 
 SHOWN = 4
-"""So many lines that ran outside of a tape are named, and so many further breaks of a path."""
+"""The number of lines outside of a tape, and of further breaks of a path, that are named."""
 MEANT = "meant as a constant (a target, an advantage)"
 
 
@@ -44,7 +44,7 @@ def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
 
 
 def replaced(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """The source is a tensor that took a variable's place, as `x = x + 1` does."""
+    """A source that is a tensor in place of a variable, as in `x = x + 1`."""
     if wrong.source.output is None or not wrong.breaks[0].unwatched:
         return None
     tensor, variables = wrong.source.tensor, wrong.source.record.variables
@@ -65,7 +65,7 @@ def replaced(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 
 def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """A variable that was made with trainable=False and that nobody watches."""
+    """A variable that was made with trainable=False and that nothing watches."""
     variable, use = wrong.source.variable, _unwatched_use(wrong)
     if variable is None or variable.trainable or use is None:
         return None
@@ -77,7 +77,7 @@ def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
 
 
 def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
-    """The tape recorded what was done with the source, but did not watch it."""
+    """A source that the tape did not watch, although it recorded its use."""
     use = _unwatched_use(wrong)
     if use is None:
         return None
@@ -135,19 +135,19 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | N
 
 
 def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
-    """The line of a step beside the tape, or, in one statement with that, the line that ran it."""
+    """The line of a step to move into the tape, or, if both are in one statement, the line that ran it."""
     _, change = _when(wrong, step)
     return (change and parting(step.stack, change.stack)) or step.line
 
 
 def _partly_connected(wrong: WrongGradient) -> bool:
-    """Whether the tape gave the source, or another one, a gradient: then what it did not see may be meant."""
+    """Whether the tape gave any source a gradient: then a part outside of it may be intended."""
     results = wrong.source.call.results or ()
     return any(one is not None and np.any(tf.convert_to_tensor(one).numpy()) for one in results)
 
 
 def _when(wrong: WrongGradient, step: RecordedOperation) -> tuple[str, TapeChange | None]:
-    """When a step ran that the tape did not record, and the change of the tape that tells so, or its opening."""
+    """Describe when a step ran that the tape did not record, with the change of the tape, or its opening."""
     opened, closed = map(wrong.tape_changes, ("opened", "closed"))
     stopped = [change for change in closed if change.operations <= step.number]
     if not opened:

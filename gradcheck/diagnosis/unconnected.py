@@ -1,4 +1,4 @@
-"""Sources that the target does not change with: what it depends on instead, and what was made before the code ran."""
+"""Sources that the target does not depend on: what it depends on instead, and tensors made before the code ran."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gradcheck.tracing.user_code import Line, assignment_to, listed, mentions, q
 from gradcheck.verdict.failure import GradientUnconnected, UnconnectedWarning
 
 NAMED = 3
-"""So many variables, and so many tensors from before, are named."""
+"""The number of variables, and of tensors from before, that are named."""
 LOOKED_AT = 32
-"""In so many of the tensors from before, those of the source's shape first, the source is looked for."""
+"""The number of tensors from before, those of the source's shape first, that are searched for the source."""
 UNCONNECTED = "{} is unconnected: its gradient is None, and {}"
 USE_OR_IGNORE = (
     "What to do: compute what depends on it inside of the code, list the variable that counts instead, or pass "
@@ -35,13 +35,13 @@ KEPT = "something is kept between calls"
 
 
 def variable_name(variable: Any) -> str:
-    """The name of a variable as its owner gave it; empty where nobody did."""
+    """The name that a variable was given; empty if it was given none."""
     own = str(getattr(variable, "path", None) or variable.name).split(":")[0]
     return "" if own == "Variable" else own
 
 
 def dependence(source: CallSource, subject: str = "the target") -> str:
-    """That the target does not depend on a source, but on these variables; and the tensors from before that it reads.
+    """Say that the target does not depend on a source, but on other variables; name earlier tensors that it reads.
 
     Variables of the same shape, or of a similar name, come first.
     """
@@ -53,7 +53,7 @@ def dependence(source: CallSource, subject: str = "the target") -> str:
 def unconnected_notes(
     recorded: Callable[[], CodeRecord] | None, named: Sequence[tuple[str, Any]], subject: str
 ) -> list[str]:
-    """A note on each of the unconnected variables, with its name; `recorded` gives a run of the code, where it can."""
+    """A note on each unconnected variable, with its name; `recorded` returns a record of the code, if possible."""
     record, calls, notes = None, list[DerivativeCall](), list[str]()
     with internal_errors_told() as internal:
         with cause_searched():
@@ -72,7 +72,7 @@ def unconnected_notes(
 
 
 def nothing_connected(order: OrderResult) -> OrderResult:
-    """The result of an order all of whose sources are unconnected: that it agrees says nothing."""
+    """The result of an order all of whose sources are unconnected: its agreement means nothing."""
     if order.verdict is not Verdict.AGREE:
         return order
     count = order.inconclusive + order.compared
@@ -89,9 +89,9 @@ def tell_unconnected(
     *,
     advice: str = USE_OR_IGNORE,
 ) -> bool:
-    """Raise or warn where variables are unconnected in the result of checking `name`; whether all of them are.
+    """Raise or warn about unconnected variables in the result of checking `name`; return whether all are unconnected.
 
-    Where all are, nothing was compared, and it depends on `inconclusive`, too, whether that is raised.
+    If all are, nothing was compared, and `inconclusive` decides, too, whether that is raised.
     """
     __tracebackhide__ = True
     alone = result.orders[1].reasons == (Reason.UNCONNECTED,)
@@ -107,7 +107,7 @@ def tell_unconnected(
 
 
 def without_effect(places: Iterable[int], changes: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Those of the places that `changes` nothing: all are moved together first, and each by itself if that does."""
+    """The places without an effect: all are moved together first, and each by itself if that `changes` something."""
     found = list(places)
     if not found or not changes(found):
         return found
@@ -115,7 +115,7 @@ def without_effect(places: Iterable[int], changes: Callable[[Sequence[int]], boo
 
 
 def kept_between_calls(source: CallSource) -> str:
-    """That the gradient is a number in the first call, or with a copy of the source's tensor; empty where it is not."""
+    """Say that the first call, or a copy of the source's tensor, does have a gradient; empty if not."""
     record, call = source.record, source.call
     if (call.number, source.position) in record.given_at_first:
         return f"; the first call and the second differ: the first gave it a gradient, so that {KEPT}"
@@ -133,7 +133,7 @@ def kept_between_calls(source: CallSource) -> str:
 
 @contextmanager
 def _in_its_place(f: Any, tensor: Any, copy: Any) -> Iterator[None]:
-    """Where a Python function finds a tensor, in its closure or its globals, it finds a copy of it inside the block."""
+    """Replace a tensor by a copy in a Python function's closure and globals inside the block."""
     for name in ("python_function", "__wrapped__", "__func__", "func"):
         f = getattr(f, name, f)
     cells, held = getattr(f, "__closure__", None) or (), getattr(f, "__globals__", {})
@@ -202,7 +202,7 @@ def _first(names: Sequence[str]) -> list[str]:
 
 
 def _name_of(variable: Any, record: CodeRecord, operation: RecordedOperation | None) -> str:
-    """The name of a variable that the code reads, with that of the layer that reads it, or what the code calls it."""
+    """The name of a variable that the code reads, with its layer, or the code's expression for it."""
     name = variable_name(variable) or record.expressions.get(key(variable), "")
     if not name:
         return f"a variable of shape {tuple(variable.shape)}"
@@ -211,7 +211,7 @@ def _name_of(variable: Any, record: CodeRecord, operation: RecordedOperation | N
 
 
 def _from_before(source: CallSource, own: str, tensor: Any, line: Line | None) -> tuple[bool, str]:
-    """Whether a tensor that was made before the code ran was made of the source, as far as is known; and that in words.
+    """Whether a tensor from before the run was computed from the source, as far as is known; and a sentence on it.
 
     `own` is the last part of the source's name.
     """

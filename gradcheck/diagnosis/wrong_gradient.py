@@ -1,4 +1,4 @@
-"""A source whose gradient is wrong, with all that the rules go by."""
+"""A source whose gradient is wrong, with the evidence for the rules."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gradcheck.tracing.user_code import at
 
 @dataclass(frozen=True)
 class LostPart:
-    """What one element of a gradient is (None: no gradient), what it should be, and what it is under a `covering` tape.
+    """One element of a gradient (None: no gradient), its expected value, and its value under a `covering` tape.
 
-    That tape is around the whole computation. `stepwise`: small moves of the source do not move the target, larger ones
-    do. `element` names it, unless it is the only one.
+    That tape is around the whole computation. `stepwise`: small moves of the source do not change the target, larger
+    ones do. `element` names it, unless it is the only one.
     """
 
     given: float | None
@@ -31,7 +31,7 @@ class LostPart:
 
     @property
     def summary(self) -> str:
-        """How much is lost, as a sentence begins.
+        """The size of the loss, as the beginning of a sentence.
 
         >>> LostPart(1.0, 4.0).summary, LostPart(-1.0, 4.0).summary
         ('3 of 4 is lost', '5 is lost, which leaves -1 instead of 4')
@@ -47,7 +47,7 @@ class LostPart:
 
     @property
     def remedied(self) -> str:
-        """What a tape around everything gives, as a sentence ends."""
+        """The value under a tape around everything, as the end of a sentence."""
         return "" if self.covering is None else f"; a tape around the whole computation gives {self.covering:.4g}"
 
 
@@ -55,8 +55,8 @@ class LostPart:
 class WrongGradient:
     """A source, the path from it to the targets of its call, and the breaks of that path, in order.
 
-    `wider_tape_helps`: a tape around everything would give the right derivative, so that the breaks are those for the
-    call's own tape; otherwise they are those that no tape can mend.
+    `wider_tape_helps`: a tape around everything would give the correct derivative, and the breaks are those for the
+    call's own tape; otherwise they are those that no tape can fix.
     """
 
     source: CallSource
@@ -67,7 +67,7 @@ class WrongGradient:
 
     @property
     def events(self) -> Sequence[RecordedEvent]:
-        """What happened before the derivative was asked for."""
+        """The events before the derivative was taken."""
         return self.source.record.before(self.source.call)
 
     @property
@@ -76,12 +76,12 @@ class WrongGradient:
         return self.breaks[0].operation
 
     def tape_changes(self, change: str) -> list[TapeChange]:
-        """When and where the call's tape was "opened", "closed" or "reset"."""
+        """The events in which the call's tape was "opened", "closed" or "reset"."""
         changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
         return [event for event in changes if event.tape == self.source.call.tape]
 
     @property
     def opening(self) -> str:
-        """Where the call's tape was opened, as a participle."""
+        """The line on which the call's tape was opened, as a participle."""
         opened = self.tape_changes("opened")
         return f"opened{at(opened[0].line)}" if opened else "never opened"

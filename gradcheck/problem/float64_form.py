@@ -38,7 +38,7 @@ LONGEST = 128
 def with_float64_form(function: Function, observed: ObservedCall | None = None) -> Function:
     """Return the function with its float64 form, if it computes in less and has one, and with its inner roundoff.
 
-    The form is compared with the function's own values, at the point and beside it, and left out if it computes
+    The form is compared with the function's own values, at the point and near it, and left out if it computes
     something else. `observed` is a call of the function, if there was one.
     """
     observed = observed or observed_call(function)
@@ -81,13 +81,13 @@ def _copied(function: Function) -> Function | None:
 
 
 def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
-    """Whether both have the same values up to rounding, at the point, where one was observed, and at one beside it."""
+    """Whether both have the same values up to rounding, at the point, where one was observed, and at one near it."""
     if not _same_at(wide, function.point, observed.value, function.precision):
         return False
     point = beside(function)
     try:
         return not function.contains(point) or _same_at(wide, point, function.value(point), function.precision)
-    except Exception:  # f throws there, or returns something else: the point alone has to do
+    except Exception:  # f raises there, or returns something else: the point alone has to do
         return True
 
 

@@ -39,15 +39,15 @@ MOVED_BYTES = 2**18
 """Points that take more memory (bytes) are computed in TensorFlow, from tensors of the point and the direction."""
 
 TABLE_BYTES = 2**22
-"""Of tables of gradients that take more memory (bytes), only what is asked for is kept: new memory is slow to touch."""
+"""Larger tables of gradients (bytes) keep only the requested products: new memory is slow to touch."""
 
 UPSTREAM = -2.0
 """Gradients are taken for this multiple of a cotangent, and divided by it. A gradient that ignores the incoming
 cotangent, or is not linear in its sign or size, is correct for 1 only. A power of two changes no digit."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
-"""The values, or gradients, of a check lie on one line for each of up to LINES coordinates, else on ROWS random lines;
-at least VALUES on each line."""
+"""The values, or gradients, of a check lie on one line for each of up to LINES coordinates, else on ROWS lines; at
+least VALUES on each line."""
 
 
 CACHED_BYTES = 2**25
@@ -181,7 +181,7 @@ class Function(Problem):
     def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n), of the float64 form if there is one.
 
-        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
+        NaN outside of the domain: where a constraint is violated, and where `f` raises or returns another size.
         """
         # Second order asks for the points of first order again, once for every cotangent.
         return self._remembered.table(b"", points, partial((self.wide or self)._values, points))
@@ -367,7 +367,7 @@ class Function(Problem):
         )
 
     def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
-        """The gradients from `rows`; NaN where a constraint is violated or, beside the given inputs, `rows` raises."""
+        """The gradients from `rows`; NaN if a constraint is violated or, away from the given inputs, `rows` raises."""
         if point is not None and not self.contains(point):
             return Gradients.undefined(count, self.point.size)
         counted(count)

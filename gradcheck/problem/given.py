@@ -173,7 +173,7 @@ def coarser(function: Function, given: Callable[[Tensors], Tensors]) -> str:
 
 
 def _refuse_signature(gradient: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
-    """Raise TypeError for a callable that does not take as many arguments, as far as its signature is known."""
+    """Raise TypeError for a callable that does not take as many arguments, if its signature is known."""
     try:
         signature = inspect.signature(gradient)
     except (TypeError, ValueError):

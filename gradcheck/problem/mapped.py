@@ -35,7 +35,7 @@ RunGraph = Callable[[list[Any]], list[Any]]
 """Maps the tensors of a point, and shared ones, to the tensors that are computed there."""
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
-"""A trace, with the first run of its graph, takes TRACE_SECONDS and the time of TRACE_CALLS eager calls (measured)."""
+"""A trace and the first run of its graph take TRACE_SECONDS seconds and the time of TRACE_CALLS calls (measured)."""
 
 TRACE_MOST = 1.0
 """Upper limit, in seconds, of the time of those calls: slow ones run expensive kernels rather than very many."""
@@ -233,7 +233,7 @@ class Mapped:
         return dict(zip(rows, values, strict=False))
 
     def _list(self, points: Points, shared: Sequence[Any]) -> None:
-        """List the operations, unless they cannot be listed or compute something else beside two other points."""
+        """List the operations, unless they cannot be listed or compute something else near two other points."""
         few, signs = points.at([0, points.count // 2, points.count - 1]), np.random.default_rng(0)
         # Perturb the points, so that a coordinate captured as a constant is detected.
         moves = [MOVED * signs.choice([-1.0, 1.0], size=array.shape) * (1 + np.abs(array)) for array in few]
@@ -252,7 +252,7 @@ class Mapped:
             self._graph, self._trusted = lambda tensors: listed(*tensors), True
 
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
-        """Whether traced values equal eager ones up to rounding, measured by calls beside the points if need be."""
+        """Whether traced values equal eager ones up to rounding, measured by calls near the points if need be."""
         # These calls come after the trace, so that `compute` keeps no symbolic tensor for itself.
         eager = list(self._eagerly(Points.of(points).each(), shared))
         apart = _apart(traced, eager)

@@ -44,7 +44,7 @@ def observed_call(function: Function) -> ObservedCall:
     """Call a function and observe its operations, those inside of functions included.
 
     A tensor coarser than float64 that does not come from a source, such as a mask, counts only if it changes with them:
-    code outside of TensorFlow may have made it. A second call, beside the point, shows that.
+    code outside of TensorFlow may have made it. A second call, near the point, shows that.
     """
     call = _Observation.of(function, function.point)
     roundoff = call.roundoff
@@ -54,7 +54,7 @@ def observed_call(function: Function) -> ObservedCall:
 
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
-    """Whether a call beside the point, with every coordinate moved, makes the same tensors that depend on no source."""
+    """Whether a call near the point, with every coordinate moved, makes the same tensors that depend on no source."""
     point = beside_everywhere(function)
     if not function.contains(point) or (point == function.point).any():
         return False
@@ -112,7 +112,7 @@ class _Observation:
 
 
 def beside(function: Function) -> Array:
-    """A point a little beside the function's, in a random direction."""
+    """A point near the function's, in a random direction."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
     return function.rounded(function.point * (1 + BESIDE * signs))
 

@@ -42,7 +42,7 @@ class EagerGraph:
         self.graph, self._inside = graph, inside
 
     def outputs(self, inputs: Sequence[Any], count: int | None = None) -> list[Any]:
-        """Return the outputs, or the first `count`, for tensors and variables' handles. Raises what operations raise."""
+        """Return all outputs, or `count`, for tensors and handles of variables. Raises what the operations raise."""
         known = {tensor.ref(): value for tensor, value in zip(self.graph.inputs, inputs, strict=True)}
         return self._values(self.graph.outputs[:count], known, self.graph.control_outputs)
 

@@ -47,7 +47,7 @@ EXACT = frozenset().union(
 )
 """Kernels without rounding: perturbing them would break ties that no rounding breaks."""
 OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
-"""Kernels whose gradient subtracts a sum over the row from each element: it is as accurate as the row, not each one."""
+"""Kernels whose gradient subtracts a row's sum from each element: accurate relative to the row, not the element."""
 DECOMPOSING = frozenset(("Svd", "SelfAdjointEigV2", "Eig", "Qr"))
 """Decompositions whose factors are discontinuous where eigenvalues or singular values coincide: a perturbed matrix has
 other factors. Their gradients solve with the factors; an error caused by a singular factor is no rounding error."""
@@ -82,7 +82,7 @@ RIGHT_GRADIENT = frozenset(
         *("Sum", "Max", "Softmax", "Equal", "NotEqual", "LogicalAnd", "FloorMod", "BroadcastTo", "Sin"),
     )
 )
-"""Kernels with a correct gradient, where an operation runs them beside the one of a known defect."""
+"""Kernels with a correct gradient, where an operation runs them together with the one of a known defect."""
 
 # Control flow and state
 

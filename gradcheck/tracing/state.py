@@ -179,7 +179,7 @@ def seeded() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ChangedState:
-    """State that a call changed beside its inputs: variables, by handle and earlier value, and generators."""
+    """State that a call changed besides its inputs: variables, by handle and earlier value, and generators."""
 
     variables: tuple[tuple[Any, Any], ...] = ()
     generators: tuple[Generator, ...] = ()

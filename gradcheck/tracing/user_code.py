@@ -177,7 +177,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def _short(line: Line) -> str:
-    # A diagnosis gives the whole path beside its sentences.
+    # A diagnosis gives the whole path in addition to its sentences.
     return f"{Path(line[0]).name}:{line[1]}"
 
 

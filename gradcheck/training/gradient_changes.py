@@ -1,4 +1,4 @@
-"""What a step did to gradients after its tape gave them: clipped by value, norm or global norm, averaged, scaled."""
+"""Changes of gradients between a step's tape and their use: clipped by value, norm or global norm, averaged, scaled."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.typing import Array
 
 ClipLimits = Sequence[tuple[str, tuple[float, ...] | None]]
-"""Clip functions that gradients went through, with what limits them: the bounds of values, a norm, or the number by
-which clip_by_global_norm multiplied; None where that is not known."""
+"""Clip functions that gradients went through, with their limits: the bounds of values, a norm, or the factor by which
+clip_by_global_norm multiplied; None where it is not known."""
 
 SAME, DIFFERENT = 1e-5, 1e-3
 """Sizes count as equal, or as different, if they differ by at most, or at least, this part of them."""
 CLIPPED_AT_ZERO = "clip_by_value with zero as a bound"
-"""What stands for a call that was seen to turn gradients of one sign into zeros."""
+"""Marks a call that turned gradients of one sign into zeros."""
 SLACK = 1e3
-"""Two ways of computing one gradient agree within so many units of roundoff of its largest element."""
+"""Two ways of computing one gradient agree within this many units of roundoff of its largest element."""
 
 
 def dense(gradient: Any) -> Array | None:
-    """A gradient (a tensor, IndexedSlices, a number) as an array of its source's shape; None stays None."""
+    """Convert a gradient (a tensor, IndexedSlices, a number) to an array of its source's shape; None stays None."""
     if gradient is None:
         return None
     array = np.asarray(tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
@@ -36,7 +36,7 @@ def dense(gradient: Any) -> Array | None:
 class Clipping:
     """How gradients were clipped, such as "clipped to the global norm 1 (it was 5)".
 
-    With `by_a_norm` no more is known than that they were multiplied and that somebody asked for their norm.
+    `by_a_norm`: it is only known that they were multiplied and that their norm was computed.
     """
 
     note: str
@@ -45,9 +45,9 @@ class Clipping:
 
 @dataclass(frozen=True)
 class GradientChange:
-    """The gradients of several variables as they were taken and as they were used, in real coordinates, shape (n,).
+    """The gradients of several variables, as taken and as used, in real coordinates, shape (n,).
 
-    `slack` is by how much two computations of an element may differ, `owner` the number of its variable.
+    `slack` is the tolerance between two computations of an element, `owner` the number of its variable.
     """
 
     taken: Array
@@ -59,9 +59,9 @@ class GradientChange:
     def between(
         cls, taken: Sequence[Any], used: Sequence[Any], error: float | Sequence[float] = 0.0
     ) -> GradientChange | None:
-        """That of one list of gradients, in any form, to another; None where one only has one, or is not finite.
+        """Compare two lists of gradients, in any form; None where only one has a gradient, or one is not finite.
 
-        `error` is that of `taken`, or one for each of them, beside their rounding.
+        `error` is that of `taken`, or one for each of them, in addition to rounding.
         """
         parts = [np.zeros((4, 0))]
         triples = zip(map(dense, taken), map(dense, used), np.broadcast_to(error, len(taken)), strict=True)
@@ -87,24 +87,24 @@ class GradientChange:
 
     @property
     def factor(self) -> float | None:
-        """The one number by which all gradients were multiplied; None where there is none."""
+        """The common factor by which all gradients were multiplied; None if there is none."""
         if not np.any(self.taken):
             return None
         ratio = float(self.taken @ self.used / (self.taken @ self.taken))
         return ratio if self._used_is(ratio * self.taken) else None
 
     def averaging(self, counts: dict[int, str]) -> str | None:
-        """Whether the gradients were divided by one of the counts, such as {8: "the 8 samples of inputs[0]"}."""
+        """Describe which of the counts, such as {8: "the 8 samples of inputs[0]"}, divided the gradients, if any."""
         divided = (of for count, of in counts.items() if count > 1 and self._used_is(self.taken / count))
         return next((f"averaged over {of}" for of in divided), None)
 
     def clipping(self, functions: Sequence[str], limits: ClipLimits = ()) -> Clipping | None:
-        """How the gradients were clipped; None where they were not.
+        """Describe how the gradients were clipped; None where they were not.
 
-        `functions` are those that gradients went through, such as clip_by_norm. Where there are none, two elements (or
-        the gradients of two variables) of different sizes must have got the same one before that counts as clipping.
-        Where the `limits` of one are known, it clips to no other. What became zero was lost and not clipped, unless a
-        clip function was given zero as a bound (CLIPPED_AT_ZERO).
+        `functions` are those that gradients went through, such as clip_by_norm. If there are none, two elements (or the
+        gradients of two variables) of different sizes must have become equal before that counts as clipping. A function
+        with known `limits` clips to no others. A gradient that became zero was lost, not clipped, unless a clip
+        function had zero as a bound (CLIPPED_AT_ZERO).
         """
         called, note = set(functions), None
         if "clip_by_value" in called or not called:
@@ -128,9 +128,9 @@ class GradientChange:
         return None
 
     def same_factors(self, other: GradientChange) -> bool:
-        """Whether other gradients of these variables were multiplied by the same numbers, whatever their length.
+        """Whether other gradients of these variables were multiplied by the same factors, whatever their length.
 
-        No clip does that: what it clips has the same length before and after.
+        No clipping does that: a clipped gradient always ends with the same length.
         """
         if not np.array_equal(self.owner, other.owner):
             return False
@@ -175,11 +175,11 @@ class GradientChange:
         return f"clipped to the global norm {ratio * before:.6g} (it was {before:.6g})"
 
     def _norms(self, values: Array) -> Array:
-        """Those of the gradients of each variable."""
+        """The norms of the gradients of each variable."""
         return np.asarray(np.sqrt(np.bincount(self.owner, values**2)))
 
     def _shortened(self, limit: float) -> Array:
-        """What was taken, the gradient of each variable clipped to a norm."""
+        """The gradients as taken, clipped to a norm for each variable."""
         norms = self._norms(self.taken)
         factors = np.minimum(1.0, limit / np.where(norms, norms, np.inf))
         return np.asarray(self.taken * factors[self.owner])
@@ -195,12 +195,12 @@ def _known(function: str, limits: ClipLimits) -> list[tuple[float, ...]] | None:
 
 
 def alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether two lists of gradients, or of other values, are the same within rounding."""
+    """Whether two lists of gradients, or of other values, are equal up to rounding."""
     change = GradientChange.between(some, others)
     return change is not None and change.nothing
 
 
 def _levelled(taken: Array, used: Array) -> bool:
-    """Whether two different sizes became one."""
+    """Whether two different sizes became equal."""
     equal = np.abs(used[:, None] - used) <= SAME * np.abs(used)
     return bool(np.any(equal & (np.abs(taken[:, None] - taken) > DIFFERENT * np.abs(taken))))

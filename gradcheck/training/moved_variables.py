@@ -11,12 +11,12 @@ import tensorflow as tf
 from gradcheck.autodiff.sources import variable_of
 
 NAMED = 3
-"""So many of the variables that are not finite are named."""
+"""The number of variables that are not finite that are named."""
 
 
 @dataclass(frozen=True)
 class MovedVariables:
-    """Variables with the values that they had, and how far each moves by the offset 1; for a graph, too."""
+    """Variables with their original values, and their displacements for the offset 1; also in a graph."""
 
     variables: Sequence[Any]
     start: Sequence[Any]
@@ -24,24 +24,24 @@ class MovedVariables:
 
     @staticmethod
     def of(variables: Sequence[Any], line: Any) -> MovedVariables:
-        """The same for the line that all of their coordinates move on, (n,)."""
+        """Return the same for a line (n,) in all of their coordinates."""
         parts = tf.split(line, [variable.shape.num_elements() for variable in variables])
         moves = [tf.reshape(tf.cast(part, one.dtype), one.shape) for part, one in zip(parts, variables, strict=True)]
         return MovedVariables(variables, [variable.read_value() for variable in variables], moves)
 
     def move(self, offset: Any) -> None:
-        """Give the variables their values plus the offset times the moves."""
+        """Set the variables to their original values plus the offset times the displacements."""
         for variable, value, move in zip(self.variables, self.start, self.moves, strict=True):
             variable.assign(value + tf.cast(offset, move.dtype) * move)
 
     def leave(self) -> None:
-        """Give the variables the values that they had."""
+        """Set the variables to their original values."""
         for variable, value in zip(self.variables, self.start, strict=True):
             variable.assign(value)
 
 
 def not_finite(variables: Sequence[Any]) -> str:
-    """Which of the variables, Keras's or TensorFlow's, hold NaN or infinity, in words; "" where none does."""
+    """Describe which of the variables, Keras's or TensorFlow's, hold NaN or infinity; "" if none does."""
     endless: dict[int, Any] = {}
     for item in variables:
         held = variable_of(item)

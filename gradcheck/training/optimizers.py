@@ -1,4 +1,4 @@
-"""Optimizers of Keras and TensorFlow 1: how they are called, and what they do to the gradients that they are given."""
+"""Optimizers of Keras and TensorFlow 1: how they are called, and what they do to their gradients."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tensorflow.python.training import optimizer as v1_optimizer
 from gradcheck.autodiff.sources import variable_of
 
 METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
-"""The methods by which optimizers are given gradients, and the name of the argument that holds them."""
+"""The methods that pass gradients to optimizers, and the names of the arguments with the gradients."""
 SCALES = ("dynamic_scale", "loss_scale_factor")
-"""The attributes of an optimizer, one of which may hold by what it multiplies losses."""
+"""The attributes of an optimizer, one of which may hold its loss scale."""
 ApplyGradients = Callable[[Sequence[Any]], Any]
-"""Gives an optimizer pairs of a gradient and a variable."""
+"""Applies an optimizer to pairs of a gradient and a variable."""
 
 
 @dataclass(frozen=True)
 class OptimizerCall:
-    """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
+    """The gradients (tensors, IndexedSlices or None) that an optimizer got for its variables.
 
-    `name` is the optimizer's; `repeat` gives it other pairs in the same way. The gradients are those of the loss times
-    `scale`, where the optimizer scales losses against underflow.
+    `name` is the optimizer's; `repeat` applies it to other pairs in the same way. The gradients are those of the loss
+    times `scale`, where the optimizer scales losses against underflow.
     """
 
     name: str
@@ -39,7 +39,7 @@ class OptimizerCall:
 
     @property
     def learning_rate(self) -> float | None:
-        """The learning rate of the optimizer, where it has one that is a number."""
+        """The learning rate of the optimizer, where it is a number."""
         for name in ("learning_rate", "_learning_rate"):
             try:
                 return float(getattr(self.optimizer, name))
@@ -48,7 +48,7 @@ class OptimizerCall:
         return None
 
     def own_changes(self) -> list[str]:
-        """Notes on what the optimizer itself does to the gradients: clipping, averaging over steps."""
+        """The notes on what the optimizer itself does to the gradients: clipping, averaging over steps."""
         arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in self.gradients if gradient is not None]
         # It divides by the scale before it clips.
         norms = [float(np.linalg.norm(array.astype(np.float64))) / self.scale for array in arrays]
@@ -67,7 +67,7 @@ class OptimizerCall:
         return notes
 
     def _settings(self, attribute: str) -> list[tuple[str, Any]]:
-        """What the optimizer, and the one that it wraps, have for an attribute, each with its name."""
+        """The values of an attribute of the optimizer, and of the one that it wraps, each with its name."""
         inner = inner_optimizer(self.optimizer)
         names = [(self.name, self.optimizer), *([] if inner is self.optimizer else [(type(inner).__name__, inner)])]
         return [(name, value) for name, one in names if (value := getattr(one, attribute, None))]
@@ -92,7 +92,7 @@ def optimizer_methods() -> list[tuple[type, str]]:
 def pairs_and_call(
     optimizer: Any, original: Callable[..., Any], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[tuple[Any, Any]], ApplyGradients]:
-    """The pairs of a gradient and a variable that a call of an optimizer is given, and how to call it with others."""
+    """The (gradient, variable) pairs of an optimizer call, and a function that repeats the call with other pairs."""
     kwargs = dict(kwargs)
     first, *rest = args or (kwargs.pop(METHODS[method]),)
     if method == "apply_gradients":
@@ -105,31 +105,31 @@ def pairs_and_call(
 
 
 def inner_optimizer(optimizer: Any) -> Any:
-    """The optimizer that one wraps, such as LossScaleOptimizer; itself where it wraps none."""
+    """The innermost optimizer that this one wraps, as LossScaleOptimizer does; itself if it wraps none."""
     while (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
         optimizer = inner
     return optimizer
 
 
 def rate_variable(optimizer: Any) -> Any:
-    """The variable that holds an optimizer's learning rate; None where none does."""
+    """The variable that holds an optimizer's learning rate; None if there is none."""
     return variable_of(getattr(inner_optimizer(optimizer), "_learning_rate", None))
 
 
 def _scale(optimizer: Any) -> tuple[str, Any]:
-    """The attribute that holds by what an optimizer multiplies losses, and that; None where none does."""
+    """The attribute that holds an optimizer's loss scale, and its value; None if there is none."""
     found = ((name, getattr(optimizer, name, None)) for name in SCALES)
     return next((pair for pair in found if pair[1] is not None), ("", None))
 
 
 def scale_variable(optimizer: Any) -> Any:
-    """The variable that holds by what an optimizer multiplies losses; None where none does."""
+    """The variable that holds an optimizer's loss scale; None if there is none."""
     return variable_of(_scale(optimizer)[1])
 
 
 @contextmanager
 def twice_the_scale(optimizers: Iterable[Any]) -> Iterator[None]:
-    """Inside, optimizers multiply losses by twice as much; a variable that holds the scale is left to the caller."""
+    """Double the loss scales of optimizers in the block; restoring a variable that holds one is left to the caller."""
     with ExitStack() as stack:
         for optimizer in {id(one): one for one in optimizers}.values():
             name, scale = _scale(optimizer)
@@ -142,6 +142,6 @@ def twice_the_scale(optimizers: Iterable[Any]) -> Iterator[None]:
 
 
 def loss_scale(optimizer: Any) -> Any:
-    """By what an optimizer multiplies losses, a scalar tensor: its gradients are those of the scaled loss."""
+    """An optimizer's loss scale, a scalar tensor: its gradients are those of the scaled loss."""
     scale = _scale(optimizer)[1]
     return tf.convert_to_tensor(1.0 if scale is None else scale)

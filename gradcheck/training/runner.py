@@ -1,4 +1,4 @@
-"""Runs a training step again and again from the same state, eagerly; its first runs find the variables to check."""
+"""Run a training step repeatedly from the same state, eagerly; its first runs find the variables to check."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from gradcheck.training.step_run import StepRun, unscaled
 from gradcheck.typing import Array
 
 OF_THE_STEP = (RuntimeError, UnrepeatableStepError)
-"""A run raises them where the step does, such as one that needs its update, or where it cannot be repeated."""
+"""Raised by a run if the step raises, e.g. because it needs its update, or if it cannot be repeated."""
 
 
 class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked.
 
-    `unconnected` are those listed, or given to the step's tapes and optimizers to be trained, that have no gradient and
-    do not change the loss, as the caller would name them.
+    `unconnected` are variables, listed or passed to the step's tapes and optimizers for training, that have no gradient
+    and do not change the loss, as the caller would name them.
     """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
@@ -68,11 +68,11 @@ class StepRunner:
         self._unmultiplied = frozenset[int]()
 
     def mode(self) -> AbstractContextManager[None]:
-        """Where the check runs."""
+        """The context in which the check runs."""
         return nullcontext()
 
     def choose(self, variables: Any) -> list[Any] | None:
-        """Check these variables; None where there are none to choose. Raises TypeError."""
+        """Check these variables; return None if none are given. Raises TypeError."""
         if variables is None:
             return None
         found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
@@ -84,7 +84,7 @@ class StepRunner:
         return self._once(found)
 
     def _once(self, found: Sequence[Any]) -> list[Any]:
-        """What was chosen, without what is listed again."""
+        """The chosen variables, without duplicates."""
         first: dict[int, int] = {}
         for place, variable in enumerate(self.variables):
             first.setdefault(id(variable), place)
@@ -93,9 +93,9 @@ class StepRunner:
         return [found[place] for place in first.values()]
 
     def for_loss(self, own: OwnLoss | None, positions: Sequence[int]) -> StepRunner:
-        """The same for the variables at these positions, and for the loss of theirs if it is not the one returned.
+        """Return a runner for the variables at these positions, and for their own loss if it is not the returned one.
 
-        Raises UnrepeatableStepError where that loss cannot be taken again.
+        Raises UnrepeatableStepError if that loss cannot be computed again.
         """
         other = copy(self)
         other._listed = self._listed or self.variables
@@ -106,7 +106,7 @@ class StepRunner:
         return other
 
     def _hold_updates(self, count: int) -> None:
-        """Give the first updates the outcomes that they have now, however the variables that are checked move."""
+        """Fix the first updates at their current outcomes, however the checked variables move."""
         python = self._put_back()
         try:
             with state_restored(), self._guard.active(), self._recorder.outcomes() as outcomes:
@@ -123,14 +123,14 @@ class StepRunner:
             )
 
     def keep(self, positions: Sequence[int]) -> None:
-        """Check the variables at these positions alone; the step still returns gradients for all of them."""
+        """Check only the variables at these positions; the step still returns gradients for all of them."""
         self._listed = self.variables
         self.variables = tuple(self.variables[position] for position in positions)
 
     def run(self, *, restore_python: bool = True) -> StepRun:
-        """Run the step and restore what it changed; of Python's state, the generators alone if asked for.
+        """Run the step and restore what it changed; of Python's state only the generators unless `restore_python`.
 
-        Raises UnrepeatableStepError for what cannot be restored, RuntimeError where the step raises.
+        Raises UnrepeatableStepError for changes that cannot be restored, RuntimeError where the step raises.
         """
         python = self._put_back() if restore_python else PythonState(self.step, generators_only=True)
         before = tuple(variable.numpy() for variable in self.variables)
@@ -140,7 +140,7 @@ class StepRunner:
                 with self._environment(before):
                     returned = tf.nest.map_structure(as_it_is, self._call())
                 after = self._values()
-                if first:  # every run starts from the same state, and changes the same
+                if first:  # every run starts from the same state, and makes the same changes
                     used = tuple(generator for generator in drawing if generator.used)
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
@@ -152,10 +152,10 @@ class StepRunner:
         return replace(made, unmultiplied=self._unmultiplied)
 
     def _forgotten_scales(self, run: StepRun) -> frozenset[int]:
-        """The numbers of the derivatives whose loss stays as it is where the optimizer's scale is twice as large."""
+        """The numbers of the derivatives whose loss does not change when the optimizer's scale is doubled."""
         changed, again = self._changed or UNCHANGED, list[Any]()
         scaling = [call.optimizer for call in run.recording.optimizer_calls if call.scale != 1.0]
-        # What a step changes is put back before every run.
+        # The changes of a step are put back before every run.
         if not scaling or any(changed.holds(scale_variable(optimizer)) for optimizer in scaling):
             return frozenset()
         with suppress(*OF_THE_STEP), state_restored(), self._guard.active(), twice_the_scale(scaling):
@@ -168,19 +168,19 @@ class StepRunner:
         )
 
     def recorded(self) -> CodeRecord:
-        """A run of the step, operation by operation."""
+        """Record a run of the step, operation by operation."""
         self._put_back()
         return recorded(self.step, self.inputs)
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
 
-        Whoever traces it has to compare the values with those of runs: a loss taken after the update is another one.
+        The tracing code has to compare the values with those of runs: a loss that is computed after the update differs.
         """
         if tf.inside_function():
             with generators_restored():
                 return self._loss_without_update()
-        if self._held:  # whole runs move on from other values
+        if self._held:  # whole runs would continue from other values
             return self._light_loss()
         return self._lighter.of(lambda: self.run().loss, self._light_loss)
 
@@ -189,7 +189,7 @@ class StepRunner:
         return self.run().loss if self._own is None else self._light_loss()
 
     def held(self) -> ChangedState:
-        """What a step that draws random numbers changes besides its update, and what is put back for every run."""
+        """The state besides the update that a step with random numbers changes, and that is put back for every run."""
         drawing = generators()
         with suppress(*OF_THE_STEP), state_restored() as snapshot, self._guard.active():
             names = executed_operations(self._run_without_update)
@@ -199,10 +199,10 @@ class StepRunner:
         return UNCHANGED
 
     def hidden_state(self) -> str:
-        """What may make runs differ although everything that is known is put back."""
+        """Describe what may make runs differ although all known state is put back."""
         try:
             return hidden_state(self._light_loss)
-        except Exception:  # that of a step which cannot do without its update
+        except Exception:  # from a step that needs its update
             return hidden_state(self.run)
 
     def _light_loss(self) -> Any:
@@ -232,7 +232,7 @@ class StepRunner:
         return None if self._own is None else self._own.number
 
     def _put_back(self) -> PythonState:
-        """Begin as every run does, where a graph of the loss leaves another state behind; returns that of Python."""
+        """Restore the state in which every run starts, which a graph of the loss does not; return Python's state."""
         (self._changed or UNCHANGED).besides(self.variables).put_back()
         if self._python is None:
             self._python = PythonState(self.step)
@@ -240,7 +240,7 @@ class StepRunner:
 
     @contextmanager
     def _environment(self, values: Sequence[Array]) -> Iterator[None]:
-        """What is set up around a call of the step, its variables having these values."""
+        """The context of a call of the step whose variables have these values."""
         yield
 
     def _values(self) -> tuple[Array, ...]:
@@ -257,27 +257,27 @@ class StepRunner:
             ) from error
 
     def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
-        """The values of the variables after the optimizers alone were given the same gradients in the same state."""
+        """The values of the variables after the optimizers alone got the same gradients in the same state."""
         with state_restored():
             for call in calls:
                 call.repeat(list(zip(call.gradients, call.variables, strict=True)))
             return self._values()
 
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
-        """Why the variable at a position loses its gradient, where more is known than eager code shows."""
+        """Diagnose why the variable at a position loses its gradient, where more is known than eager code shows."""
         return None
 
 
 class DifferingRunsError(UnrepeatableStepError):
-    """Two runs from the same state differ for no reason that has a name in the step."""
+    """Two runs from the same state differ for a reason that is not found in the step."""
 
 
 def prepare(runner: StepRunner, variables: Any) -> list[Any]:
-    """Run a step for the first times; returns the variables that it is checked for, as the caller would name them.
+    """Run a step for the first times; return the variables that are checked, as the caller would name them.
 
-    Without `variables`, these are the trainable ones that the step uses and the loss depends on. What is unconnected is
-    noted in the runner. Raises TypeError for a
-    step without a loss or gradients, UnrepeatableStepError for what cannot be restored and for two runs that differ.
+    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Unconnected ones are
+    noted in the runner. Raises TypeError for a step without a loss or gradients, UnrepeatableStepError for changes that
+    cannot be restored and for two runs that differ.
     """
     refuse_iterators(runner.step, runner.inputs)
     state = PythonState(runner.step)
@@ -320,7 +320,7 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
 
 
 def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Sequence[str]) -> UnrepeatableStepError:
-    """Two runs from the same variables and generators did not do the same."""
+    """The error for two runs from the same variables and generators that differ."""
     if changes:
         return UnrepeatableStepError(
             f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
@@ -333,7 +333,7 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
 
 
 def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:
-    """The variables to check, without those that are unconnected unless they were `listed`."""
+    """The variables to check, without unconnected ones unless they were `listed`."""
     without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
     unmoved = without_effect(without, partial(_matter, runner, run))
     given = [source for one in run.recording.tape_gradients for source in one.sources]
@@ -352,7 +352,7 @@ def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed
 
 
 def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
-    """Whether the losses of a run change with the variables at these places, which are moved together."""
+    """Whether the losses of a run change when the variables at these places are moved together."""
     variables = [runner.variables[place] for place in places]
     before = [variable.numpy() for variable in variables]
     try:
@@ -361,7 +361,7 @@ def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
                 variable.assign(value + displacement(value, move).astype(value.dtype))
             try:
                 losses = runner.run().losses
-            except RuntimeError:  # the step raised it, as it did not before
+            except RuntimeError:  # from the step, which did not raise before
                 return True
             if np.isfinite([float(loss) for loss in losses]).all() and not alike(losses, run.losses):
                 return True
@@ -389,7 +389,7 @@ class CalledLayers:
         return original(layer, *args, **kwargs)
 
     def frozen(self) -> set[int]:
-        """The identities of the variables that a layer has and does not train."""
+        """The ids of the variables that a layer has and does not train."""
         found = set()
         for layer in self._layers.values():
             trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
@@ -398,13 +398,13 @@ class CalledLayers:
 
 
 COMPARED = 3
-"""So many losses that are taken in a light way have to be those of whole runs before it is trusted."""
+"""The number of losses that the light way has to reproduce before it is trusted."""
 
 
 class LighterLoss:
-    """Chooses between two ways to a loss: of whole runs, and a light one that has to give the same, and to be faster.
+    """Chooses between two ways of computing a loss: whole runs, and a light way that has to be equal, and faster.
 
-    Both ways are gone until they gave the same for COMPARED different losses; from then on one alone.
+    Both are used until they agree on COMPARED different losses; from then on only one.
     """
 
     def __init__(self) -> None:
@@ -413,7 +413,7 @@ class LighterLoss:
         self._seconds = [float("inf"), float("inf")]
 
     def of(self, whole: Callable[[], Any], light: Callable[[], Any]) -> Any:
-        """The loss, in the way that is known to be the better one by now."""
+        """Compute the loss, in the way that is known to be the better one by now."""
         if not self._same:
             return whole()
         if len(self._losses) >= COMPARED:
@@ -422,7 +422,7 @@ class LighterLoss:
         self._losses.add(float(loss))
         try:
             other = self._timed(1, light)
-        except Exception:  # that of a step which cannot do without its update, whatever it says
+        except Exception:  # from a step that needs its update, whatever it says
             self._same = False
         else:
             self._same = loss.dtype == other.dtype and float(loss) == float(other)

@@ -1,4 +1,4 @@
-"""Steps of several losses, such as a GAN's: each variable belongs to the loss that its own tape differentiated."""
+"""Steps with several losses, such as a GAN's: each variable belongs to the loss that its own tape differentiated."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradcheck.training.step_run import StepRun
 
 @dataclass(frozen=True)
 class OwnLoss:
-    """A loss that a tape differentiated for variables alone, the `number`-th of the step.
+    """A loss that a tape differentiated only for variables, the `number`-th of the step.
 
-    `positions` are those of its variables among the ones that are checked; before its tape was opened, `updates` calls
-    of optimizers had moved variables. The tape was given `scale` times the loss.
+    `positions` are those of its variables among the checked ones; `updates` is the number of optimizer calls before its
+    tape was opened. The tape differentiated `scale` times the loss.
     """
 
     positions: tuple[int, ...]
@@ -28,10 +28,10 @@ class OwnLoss:
 
 
 def own_losses(run: StepRun) -> list[OwnLoss]:
-    """The losses of a step that differentiates several and returns one of them, or none; nothing for any other step.
+    """The losses of a step that differentiates several and returns one of them, or none; empty for any other step.
 
-    A variable that tapes were asked for twice, or never, belongs to none. What the step returns may also be made of its
-    losses, their sum: then it is what counts for all variables.
+    A variable that was differentiated twice, or never, belongs to none. If the step returns a function of its losses,
+    such as their sum, that counts for all variables.
     """
     taken = run.recording.of_variables
     if len({id(one.target) for one in taken}) < 2 or any(one.target is None for one in taken):
@@ -48,7 +48,7 @@ def own_losses(run: StepRun) -> list[OwnLoss]:
 
 
 def notes_on(losses: Sequence[OwnLoss]) -> list[str]:
-    """What a result says about the losses that its variables were compared with."""
+    """The notes of a result on the losses with which its variables were compared."""
     count = sum(len(own.positions) for own in losses)
     notes = [f"variables that were compared with the loss that their own tape differentiated: {count}"]
     if held := sum(len(own.positions) for own in losses if own.updates):
@@ -57,14 +57,14 @@ def notes_on(losses: Sequence[OwnLoss]) -> list[str]:
 
 
 def together(orders: Sequence[OrderResult]) -> OrderResult:
-    """What the comparisons of several losses come to together."""
+    """Merge the comparisons of several losses."""
     order = merged(orders, ()).orders[1]
     largest = np.array([one.resolution for one in orders]) / [one.relative_resolution for one in orders]
     return replace(order, relative_resolution=float(order.resolution / np.fmax.reduce(largest)))
 
 
 def renamed(finding: Finding, names: dict[str, str]) -> Finding:
-    """A finding about some of the variables, by the names that these have among all."""
+    """Return a finding about some of the variables with the name that its variable has among all."""
     before = next((name for name in names if finding.input.startswith(name)), None)
     if before is None:
         return finding

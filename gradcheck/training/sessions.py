@@ -1,4 +1,4 @@
-"""Training steps that run in a TensorFlow 1 session: its variables, what a call of `run` does, and its runner."""
+"""Training steps that run in a TensorFlow 1 session: its variables, the effect of a call of `run`, and its runner."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from gradcheck.typing import Array
 
 
 def session_of(session: Any) -> Any:
-    """The session given, or else the default one where a graph is being built; None for eager code.
+    """Return the given session, or else the default one where a graph is being built; None for eager code.
 
-    Raises ValueError where a graph is being built and there is no session, TypeError for what is no session.
+    Raises ValueError if a graph is being built without a session, TypeError for anything but a session.
     """
     if session is None and not tf.executing_eagerly():
         session = tf.compat.v1.get_default_session()
@@ -48,7 +48,7 @@ STATEFUL = re.compile(
     r"(Iterator(V2)?GetNext\w*|Queue\w*Dequeue\w*|Reader(Read|Restore)\w*|Random\w+|Multinomial)(V\d)?$"
 )
 ROLES = {"alpha": "rate", "lr": "rate", "delta": "gradient", "grad": "gradient", "indices": "indices"}
-"""What the inputs of an operation that applies a gradient are for; of two for the same, the later counts."""
+"""The roles of the inputs of an operation that applies a gradient; of two with the same role the later counts."""
 CLIP = re.compile(r"clip_by_norm|clip_by_global_norm")
 
 
@@ -56,7 +56,7 @@ CLIP = re.compile(r"clip_by_norm|clip_by_global_norm")
 class GradientApplication:
     """An operation that applies a gradient by a `rule`, such as GradientDescent, to the variable of this name.
 
-    `tensors` are its inputs by their roles: "gradient", and perhaps "indices" and "rate".
+    `tensors` are its inputs by role: "gradient", and perhaps "indices" and "rate".
     """
 
     operation: Any
@@ -67,11 +67,11 @@ class GradientApplication:
 
 @dataclass(frozen=True)
 class GraphRun:
-    """What runs in a graph for `fetches` where the tensors `fed` are given.
+    """The part of a graph that runs for `fetches`, with the tensors `fed`.
 
     `applications` are the operations that apply gradients, `stateful` is one whose state lies in the session, out of
-    reach, `clip_functions` are those that clip by a norm, `numbers` the floating scalars that are fetched, one of which
-    may be the loss.
+    reach, `clip_functions` are those that clip by a norm, `numbers` the fetched floating scalars, one of which may be
+    the loss.
     """
 
     fetches: Any
@@ -83,7 +83,7 @@ class GraphRun:
 
 
 def graph_run(graph: Any, fetches: Any, fed: Sequence[Any]) -> GraphRun:
-    """Follow a graph from what is fetched to what is fed."""
+    """Follow a graph from the fetches to the fed tensors."""
     cut = {graph.as_graph_element(tensor).name for tensor in fed}
     flat = tf.nest.flatten(fetches, expand_composites=True)
     elements = [graph.as_graph_element(fetch) for fetch in flat if fetch is not None]
@@ -121,7 +121,8 @@ def _application(operation: Any) -> GradientApplication | None:
 class SessionRunner(StepRunner):
     """Runs a step in a session; `variables` are eager copies of its variables, loaded into it for every run.
 
-    `_known` are the variables of the session's graph that have values, the `_initial` ones; `_places` counts in them.
+    `_known` are the initialised variables of the session's graph, `_initial` their values; `_places` are indices in
+    them.
     """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any], session: Any) -> None:
@@ -142,7 +143,7 @@ class SessionRunner(StepRunner):
 
     @contextmanager
     def mode(self) -> Iterator[None]:
-        """Run the check eagerly, also where the step builds graphs, and restore the session's variables after it."""
+        """Run the check eagerly, even if the step builds graphs, and restore the session's variables after it."""
         try:
             with context.eager_mode():
                 yield
@@ -156,7 +157,7 @@ class SessionRunner(StepRunner):
         return self.run().loss
 
     def hidden_state(self) -> str:
-        """Nothing that can be named: the operations known to have one are refused."""
+        """Nothing that can be named: the operations known to have hidden state are refused."""
         return hidden_state(lambda: None)
 
     def held(self) -> ChangedState:
@@ -166,7 +167,7 @@ class SessionRunner(StepRunner):
     def choose(self, variables: Any) -> list[Any]:
         """Check eager copies of these variables, or of all trainable ones of the graph.
 
-        Raises ValueError for one without a value, or without any.
+        Raises ValueError for a variable without a value, or if there are none.
         """
         given = self._trainable if variables is None else tf.nest.flatten(variables)
         places = {id(variable): place for place, variable in enumerate(self._known)}
@@ -186,7 +187,7 @@ class SessionRunner(StepRunner):
         return self._once(copies)
 
     def keep(self, positions: Sequence[int]) -> None:
-        """Check the copies at these positions alone; the others' variables get their initial values for every run."""
+        """Check only the copies at these positions; the other variables get their initial values for every run."""
         super().keep(positions)
         self._places = [self._places[position] for position in positions]
 
@@ -196,7 +197,7 @@ class SessionRunner(StepRunner):
         return super().apply_again(calls)
 
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
-        """Where the path to the loss, the number fetched that has its value or the only one, breaks in the graph."""
+        """Diagnose the break in the graph's path to the loss, the fetched number with its value or the only one."""
         value, fetched = float(run.loss), run.recording.fetched
         tensors = [tensor for tensor, number in fetched if number == value]
         if not tensors and len({id(tensor) for tensor, _ in fetched}) == 1:
@@ -221,7 +222,7 @@ class SessionRunner(StepRunner):
             )
 
     def _load(self, values: Sequence[Array]) -> None:
-        """Give the variables that are checked these values, and all others their initial ones."""
+        """Give the checked variables these values, and all others their initial ones."""
         changed = dict(zip(self._places, values, strict=False))
         operations: list[Any] = []
         feed: dict[str, Array] = {}
@@ -240,10 +241,10 @@ class SessionRunner(StepRunner):
     def _run_session(
         self, original: Any, session: Any, fetches: Any, feed_dict: Any = None, *rest: Any, **named: Any
     ) -> Any:
-        """Run what was asked for, and fetch the gradients that it applies as well."""
+        """Run the fetches, and also fetch the gradients that they apply."""
         if session is not self._session:
             return original(session, fetches, feed_dict, *rest, **named)
-        # A step asks for the same in every run. The GraphRun holds the objects, so that no other gets their identities.
+        # A step fetches the same in every run. The GraphRun keeps the objects alive, so that no others get their ids.
         key = (*map(id, tf.nest.flatten(fetches, expand_composites=True)), None, *map(id, feed_dict or ()))
         if key not in self._runs:
             self._runs[key] = graph_run(session.graph, fetches, tuple(feed_dict or ()))
@@ -264,7 +265,7 @@ class SessionRunner(StepRunner):
         return result
 
     def _optimizer_call(self, application: GradientApplication, arrays: dict[str, Any]) -> OptimizerCall:
-        """The call of an optimizer that an operation stands for, whose inputs have these values."""
+        """The optimizer call that an operation stands for, whose inputs have these values."""
         variable, indices = self._copies[application.variable], arrays.get("indices")
         rate = float(arrays["rate"]) if "rate" in arrays else None
         feed = {tensor: arrays[role] for role, tensor in application.tensors.items() if role != "rate"}

@@ -1,4 +1,4 @@
-"""What a step changes beside variables: Python's state, which is put back, and side effects, which are refused."""
+"""Changes of a step besides variables: Python's state, which is put back, and side effects, which are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 CONTAINERS = (list, dict, set, bytearray, np.ndarray)
 LIBRARIES = {"tensorflow", "keras", "tf_keras", "numpy"}
 LARGEST = 100_000
-"""A container of more items is compared by its identity alone."""
+"""A container with more items is compared by its identity only."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
 STATE = (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase)
 
@@ -47,12 +47,12 @@ KINDS: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] =
     ((list, bytearray), lambda value: value.copy(), lambda value, kept: value.__setitem__(slice(None), kept)),
     ((dict, set), lambda value: value.copy(), _refill),
 )
-"""What holds state that changes in place, how to get a copy of that state, and how to put it back."""
+"""Types with state that changes in place, how to copy that state, and how to put it back."""
 
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A value with the name by which the step knows it: the `entry` of a dictionary, or of a closure's cell, `home`."""
+    """A value with the step's name for it: the `entry` of a dictionary, or of a closure's cell, `home`."""
 
     name: str
     value: Any
@@ -61,9 +61,9 @@ class NamedValue:
 
 
 def reachable(step: Any) -> dict[tuple[int, str], NamedValue]:
-    """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold.
+    """The values that a step reads by name: free variables, globals, attributes of its objects and of those they hold.
 
-    The keys are the identity of the home and the entry.
+    The keys are (id of the home, entry).
     """
     found: dict[tuple[int, str], NamedValue] = {}
     seen: set[int] = set()
@@ -110,7 +110,7 @@ def _function_names(function: Any) -> Iterator[NamedValue]:
 
 @functools.lru_cache(maxsize=1024)
 def _global_names(code: Any) -> dict[str, None]:
-    """The global names that a function and those written inside of it look up."""
+    """The global names that a function and functions inside it look up."""
     names = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")]
     for constant in code.co_consts:
         names += _global_names(constant) if inspect.iscode(constant) else ()
@@ -118,7 +118,7 @@ def _global_names(code: Any) -> dict[str, None]:
 
 
 def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
-    """The attributes of an object of a user's own class, without those that are a library's; the layers of a model."""
+    """The attributes of an object of a user's own class, without those of a library; the layers of a model."""
     if isinstance(thing, type) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
         return
     homes = {base: base.__module__.partition(".")[0] for base in type(thing).__mro__}
@@ -139,11 +139,11 @@ def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
 @functools.lru_cache(maxsize=16)
 def _library_names(root: Any) -> frozenset[str]:
     """The attributes that the libraries' own models, layers or modules have."""
-    return frozenset(vars(root(name="any")))  # a name, since Keras counts those that it gives
+    return frozenset(vars(root(name="any")))  # named, since Keras counts the names that it generates
 
 
 class PythonState:
-    """The named state of a step as it is now; of its random generators alone if asked for."""
+    """The current named state of a step; only of its random generators if requested."""
 
     def __init__(self, step: Any, *, generators_only: bool = False) -> None:
         self._step = step
@@ -154,15 +154,15 @@ class PythonState:
         }
 
     def changes(self) -> list[str]:
-        """What is different now, such as `count (was 1, is 2)`."""
+        """The changes since then, such as `count (was 1, is 2)`."""
         now = {key: _contents(named.value) for key, named in reachable(self._step).items()}
         kept = [(named.name, before, now.get(key)) for key, (named, before) in self._kept.items()]
         return [f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)]
 
     def restore(self) -> None:
-        """Bind the names to the objects from before, and give those their contents from before.
+        """Rebind the names to their earlier objects, and restore the contents of those.
 
-        What a first call built for later ones (variables, layers, functions) stays.
+        What a first call built for later ones (variables, layers, functions) is kept.
         """
         now = reachable(self._step)
         for key, (named, contents) in self._kept.items():
@@ -176,13 +176,13 @@ class PythonState:
 
 
 def _holds_objects(value: Any) -> bool:
-    """Whether a container holds what is no state: a layer, a variable, a function."""
+    """Whether a container holds anything that is no state: a layer, a variable, a function."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
     return any(not (isinstance(item, STATE) or tf.is_tensor(item)) for item in items)
 
 
 def _contents(value: Any) -> Any:
-    """A copy that shows whether something changed; None for an iterator or file, which cannot be looked into."""
+    """A copy that shows changes; None for an iterator or file, which cannot be inspected."""
     if isinstance(value, (Iterator, io.IOBase)):
         return None
     if isinstance(value, CONTAINERS) and (value.size if isinstance(value, np.ndarray) else len(value)) > LARGEST:
@@ -220,7 +220,7 @@ class UnrepeatableStepError(ValueError):
 
 
 def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
-    """Raise UnrepeatableStepError for iterators and files among the inputs, or that the step knows by a name."""
+    """Raise UnrepeatableStepError for iterators and files among the inputs, or that the step reads by name."""
     found = [(f"inputs[{position}]", value) for position, value in enumerate(inputs)]
     for name, value in found + [(named.name, named.value) for named in reachable(step).values()]:
         if isinstance(value, io.IOBase):
@@ -237,9 +237,9 @@ def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
 
 
 class SideEffectGuard:
-    """Stops a step before it takes from iterators and queues, fills files or tables, or has optimizers in replicas.
+    """Stops a step before it reads iterators or queues, writes files or tables, or calls optimizers in replicas.
 
-    Iterators that it makes are its own.
+    Iterators that the step makes itself are allowed.
     """
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ class SideEffectGuard:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Guard a run of a step. Raises UnrepeatableStepError, also where the step itself caught it."""
+        """Guard a run of a step. Raises UnrepeatableStepError, even if the step itself caught it."""
         self._own.clear()
         patches: list[tuple[Any, str, Wrapper]] = [(*hooks.ITERATOR_MADE, self._make)]
         patches += [(*hook, self._take) for hook in hooks.ITERATOR_READS]
@@ -286,7 +286,7 @@ class SideEffectGuard:
         )
 
     def _open(self, original: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        # tf.function writes the code that it generates to temporary files.
+        # tf.function writes its generated code to temporary files.
         caller = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
         if set(mode) & set("wax+") and caller not in ("tempfile", "tensorflow"):
             raise self.refuse(
@@ -345,6 +345,6 @@ class SideEffectGuard:
         )
 
     def refuse(self, message: str) -> UnrepeatableStepError:
-        """An error to raise at once, which is raised again at the end of the run."""
+        """Return an error to raise at once; it is raised again at the end of the run."""
         self._error = UnrepeatableStepError(message)
         return self._error

@@ -1,4 +1,4 @@
-"""What a spot check found: a gradient beside differences of the loss along a few directions."""
+"""The result of a spot check: a gradient compared with differences of the loss along a few directions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gradcheck.verdict.summary import undecided
 
 @dataclass(frozen=True)
 class SpotCheck(NoTruth):
-    """A gradient beside differences of the loss along a few directions.
+    """A gradient compared with differences of the loss along a few directions.
 
-    `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
-    over the sum of the sizes of gradient times move, and both of the direction furthest off where one is wrong; NaN
-    where nothing could be compared. `result` is the verdict, that of a whole `check` where the few directions left a
-    suspicion. `finite` is False where the gradient, or a variable, was seen to hold NaN or infinity.
+    `error` is the largest difference between the two, `resolution` the smallest error that would have been noticed,
+    both relative to sum |gradient * direction|, and of the worst direction where one is wrong; NaN where nothing could
+    be compared. `result` is the verdict, that of a whole `check` where the few directions raised a suspicion. `finite`
+    is False where the gradient, or a variable, held NaN or infinity.
     """
 
     error: float
@@ -36,16 +36,16 @@ class SpotCheck(NoTruth):
         return self.result.verdict
 
     def noted(self, variables: Mapping[str, Any], recorded: Callable[[], CodeRecord]) -> SpotCheck:
-        """The same with a note on each variable that is unconnected; `recorded` gives a run that takes the gradient."""
+        """Add a note on each unconnected variable; `recorded` returns the record of a run that takes the gradient."""
         named = [(name, variables[name]) for name in self.result.unconnected]
         order = self.result.orders[1]
         order = replace(order, notes=(*order.notes, *unconnected_notes(recorded, named, "the loss")))
         return replace(self, result=replace(self.result, orders={1: order}))
 
     def looked_into(self, closer: Result) -> SpotCheck:
-        """The same with the result of a whole check, which confirms the suspicion, or leaves it undecided.
+        """Return the same with the result of a whole check, which confirms the suspicion, or leaves it undecided.
 
-        One that agrees does not refute it: errors of many entries cancel in its random combinations.
+        An agreement does not refute it: errors of many entries cancel in the check's random combinations.
         """
         order = closer.orders[1]
         if order.verdict == Verdict.AGREE:

@@ -34,9 +34,9 @@ from gradcheck.verdict.tables import EXCLUSION
 
 GradientPair = tuple[Sequence[Any], Sequence[Any]]
 ASIDE = 2.0**-4
-"""By this part of them, and this much, weights are moved to see whether gradients are clipped there, too."""
+"""Relative and absolute displacement of weights, to see whether gradients are clipped there, too."""
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
-"""Finite differences element by element are tried for so many at most, and used up to this relative error."""
+"""Finite differences are tried for up to MAX_ELEMENTS elements, and used up to the relative error MAX_ERROR."""
 NEAR = 1e-4
 REMEDY = "hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
 
@@ -95,21 +95,21 @@ class StepCheck:
         return [source.name for source in parse_arguments((), self.variables).sources]
 
     def _compare(self, gradient: Callable[[StepRun], Sequence[Any]] | None) -> OrderResult:
-        """Differences of the loss beside a gradient that a run gives, or beside TensorFlow's own."""
+        """Compare the gradient of a run, or TensorFlow's own, with differences of the loss."""
         given = None if gradient is None else lambda: list(gradient(self.runner.run()))
         return self._differences(self.runner.loss, given)
 
     def _differences(
         self, loss: Callable[[], Any], gradient: Callable[[], Any] | None, unit: float = 1.0
     ) -> OrderResult:
-        """Differences of a loss beside its gradient; the absolute tolerance is in so many units of the loss."""
+        """Compare a gradient with differences of its loss; the absolute tolerance is in units of `unit`."""
         rtol, atol, probes = (self.tolerance[name] for name in ("rtol", "atol", "probes"))
         atol = None if atol is None else unit * atol
-        # A gradient may be handed to a variable that the loss does not use.
+        # A variable that the loss does not use may have a gradient.
         return result_of(loss, (), 1, self.variables, gradient, rtol, atol, probes, unused=True).orders[1]
 
     def _check_all_gradients(self) -> OrderResult:
-        """The verdict on the gradients, each beside the loss that it is of where the step has several losses."""
+        """The verdict on the gradients, each compared with its own loss if the step has several."""
         separate = own_losses(self._run)
         if not separate:
             return self._check_gradients()
@@ -128,7 +128,7 @@ class StepCheck:
         return replace(order, notes=(*order.notes, *notes_on(separate)))
 
     def _check_gradients(self) -> OrderResult:
-        """The verdict on the gradients used, or on those before they were clipped or averaged."""
+        """The verdict on the gradients as used, or before they were clipped or averaged."""
         if not np.isfinite(loss := float(self._run.loss)):
             raise ValueError(NOT_FINITE.format(loss=loss, origin=value_origin(self.runner.recorded) or UNSEEN))
         if self._overflows():
@@ -158,7 +158,7 @@ class StepCheck:
         right, error = self._right
         if right is None or (change := self._change(self._against_right, error)) is None:
             return None
-        if error:  # finite differences are right by themselves
+        if error:  # they come from finite differences, and are correct
             count = sum(gradient.size for gradient in right)
             before = OrderResult(order=1, verdict=Verdict.AGREE, resolution=EXCLUSION * error, compared=count)
         else:
@@ -184,18 +184,18 @@ class StepCheck:
         return findings, [f"{Cause.CHANGED_AFTERWARDS}: {note}" for note in notes]
 
     def _change(self, pair: Callable[[StepRun], GradientPair], error: float = 0.0) -> str | None:
-        """How gradients were clipped or averaged, if they were; the pair is those taken, and those used, in a run."""
+        """Describe how gradients were clipped or averaged, if they were; `pair` returns a run's taken and used ones."""
         change = GradientChange.between(*pair(self._run), error)
         if change is None or change.nothing:
             return None
         whole = GradientChange.between(self._run.taken, self._run.gradients)
         clipped = None
-        if whole is None or not whole.nothing:  # what a tape gave, and was used as it is, was not clipped
+        if whole is None or not whole.nothing:  # a tape's gradient that was used unchanged was not clipped
             clipped = self._clipping(change, lambda run: GradientChange.between(*pair(run), error))
         return clipped or change.averaging(self._counts())
 
     def _clipping(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> str | None:
-        """How gradients were clipped, if they were; `again` gives the same change in another run."""
+        """Describe how gradients were clipped, if they were; `again` returns the same change in another run."""
         run, counts = self._run, [1, *self._counts()]
         known = run.recording.clip_limits
         # Gradients may be averaged before they are clipped, or clipped before the optimizer divides them by its scale.
@@ -222,7 +222,7 @@ class StepCheck:
         return beside is not None and change.same_factors(beside)
 
     def _clipped_by_hand(self, change: GradientChange) -> str | None:
-        """How gradients were clipped between what the step returns and the moves, at the `learning_rate`."""
+        """Describe how gradients were clipped between the returned ones and the moves, at the `learning_rate`."""
         assert self.learning_rate is not None
         rate = self.learning_rate
 
@@ -248,7 +248,7 @@ class StepCheck:
                 tape.watch(variables)
                 loss = self.runner.connected_loss()
             gradients = tape.gradient(loss, variables)
-        except Exception:  # whatever the step's operations and their gradient functions raise: there is none then
+        except Exception:  # whatever the step's operations and their gradient functions raise: then there is none
             gradients = []
         with suppress(WrongShapeError):
             if any(gradient is not None for gradient in gradients):
@@ -270,7 +270,7 @@ class StepCheck:
         return finding
 
     def _explained(self, finding: Finding) -> Finding:
-        """The finding with what the step did to a gradient that was right when its tape gave it."""
+        """Diagnose a change by the step to a gradient that was correct when its tape took it."""
         run, (right, error) = self._run, self._right
         position = next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
         if position is None or right is None:
@@ -290,7 +290,7 @@ class StepCheck:
             return replace(finding, diagnosis=self._of_another_loss(position, known))
         whole = GradientChange.between(run.taken, run.gradients, error)
         if whole is not None and whole.nothing:
-            return self._as_taken(finding)  # what the tape gave was used as it is
+            return self._as_taken(finding)  # the tape's gradient was used unchanged
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
@@ -301,14 +301,14 @@ class StepCheck:
         return replace(finding, kind=Kind.MISSING if missing else Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
 
     def _as_taken(self, finding: Finding) -> Finding:
-        """A finding that is blamed on a change of what was wrong already, with the cause of that."""
+        """Replace the diagnosis of a change by the cause of the error, if the gradient was already wrong before."""
         if finding.diagnosis is None or finding.diagnosis.cause is not Cause.CHANGED_AFTERWARDS:
             return finding
         before = next((one for one in self._of_tapes.findings if one.input == finding.input), None)
         scale = self._run.scale
         if scale == 1.0:
             return finding if before is None else replace(finding, kind=before.kind, diagnosis=before.diagnosis)
-        if before is None or before.diagnosis is None:  # what changed it may be our own division by the scale
+        if before is None or before.diagnosis is None:  # the change may be our own division by the scale
             return replace(finding, diagnosis=None)
         found = before.diagnosis
         evidence = f"{found.evidence}; these numbers are of the loss times {scale:g}, which the tape differentiated"
@@ -317,14 +317,14 @@ class StepCheck:
 
     @cached_property
     def _of_tapes(self) -> OrderResult:
-        """Differences beside what the tapes gave, of the loss that they differentiated."""
+        """The comparison of the tapes' gradients with differences of the loss that they differentiated."""
         scale = self._run.scale
         return self._differences(
             lambda: _scaled(self.runner.loss(), scale), lambda: list(self.runner.run().scaled), scale
         )
 
     def _unmultiplied(self, right: Sequence[Any], taken: Sequence[Any], error: float) -> Diagnosis | None:
-        """That an optimizer divides gradients by its scale, where these are of a loss that was not multiplied by it."""
+        """Diagnose an optimizer that divides gradients by its scale, if their loss was not multiplied by it."""
         scale = self._run.scale
         change = GradientChange.between(right, [scale * one for one in taken], error)
         if scale == 1.0 or change is None or not change.nothing:
@@ -336,7 +336,7 @@ class StepCheck:
         return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, UNMULTIPLIED)
 
     def _of_another_loss(self, position: int, diagnosis: Diagnosis | None) -> Diagnosis | None:
-        """The diagnosis, or that the tape differentiated another loss, where no operation is to blame."""
+        """Return the diagnosis, or, without an operation to blame, that the tape differentiated another loss."""
         run, variable = self._run, self._run.variables[position]
         taken = [one for one in run.recording.tape_gradients if one.has(variable)]
         if len(taken) != 1 or (diagnosis is not None and diagnosis.cause is not Cause.COMPOSITION):
@@ -360,7 +360,7 @@ class StepCheck:
         return next((f", as many as {of}" for of in counts), "")
 
     def _counts(self) -> dict[int, str]:
-        """How many samples and gradients there are to average over."""
+        """The counts of samples and gradients to average over, with their descriptions."""
         counts: dict[int, str] = {}
         for position, value in enumerate(self.runner.inputs):
             for leaf in tf.nest.flatten(value):
@@ -378,7 +378,7 @@ def _finite(gradients: Sequence[Any]) -> bool:
 
 
 def _scaled(loss: Any, scale: float) -> Any:
-    """A loss times the scale, in a type that holds it."""
+    """A loss times the scale, in a dtype that holds it."""
     return loss if scale == 1.0 else scale * (tf.cast(loss, tf.float32) if loss.dtype.size < 4 else loss)
 
 

@@ -1,7 +1,7 @@
-"""Records what a training step does with gradients: which its tapes give, how it clips them, which optimizer gets them.
+"""Record a training step's gradients: which its tapes take, how they are clipped, which optimizer gets them.
 
-Calls of TensorFlow's Python functions are observed, which a traced function makes only while it is traced. So every
-tf.function that a step calls is replaced by a copy, traced while the recorder observes, once for a check. The copy runs
+Calls of TensorFlow's Python functions are observed, which a traced function makes only during its trace. So every
+tf.function that a step calls is replaced by a copy, traced while the recorder observes, once per check. The copy runs
 without XLA, which cannot call back; the user's function is left alone.
 """
 
@@ -36,22 +36,22 @@ CLIPS = (
     *((tf.linalg, name) for name in ("norm", "global_norm")),
     *((np, "clip"), (np.linalg, "norm")),
 )
-"""Functions that clip gradients, or measure them for clipping by hand."""
+"""Functions that clip gradients, or compute their norms for clipping by hand."""
 SYNONYMS = {"clip": "clip_by_value"}
 LIMITS = {
     "clip_by_value": (("clip_value_min", "a_min", "min"), ("clip_value_max", "a_max", "max")),
     "clip_by_norm": (("clip_norm",),),
     "clip_by_global_norm": (("clip_norm",),),
 }
-"""The names of the arguments behind the first that say to what a function clips."""
+"""The names of the arguments after the first with the limits of a clip function."""
 
 
 @dataclass(frozen=True)
 class TapeGradient:
-    """What a tape gave: the gradients (tensors, IndexedSlices or None) of a scalar with respect to sources.
+    """The gradients (tensors, IndexedSlices or None) of a scalar with respect to sources, taken by a tape.
 
-    `target` is the tensor that it was asked to differentiate, None where these were several; before the tape was
-    opened, optimizers had been called `updates` times.
+    `target` is the tensor that it differentiated, None if these were several; `updates` is the number of optimizer
+    calls before the tape was opened.
     """
 
     loss: Any
@@ -71,15 +71,15 @@ class TapeGradient:
 
 
 class _LossReached(BaseException):
-    """Ends a step whose loss is known; no step that handles its own exceptions is to keep it."""
+    """Ends a step whose loss is known; a BaseException, so that a step's own handlers let it pass."""
 
 
 @dataclass(frozen=True)
 class StepRecording:
-    """What one run did; `clip_functions` names those that gradients went through, such as clip_by_norm.
+    """The record of one run; `clip_functions` names those that gradients went through, such as clip_by_norm.
 
-    `clip_limits` are what limits those that do not only measure, `fetched` the scalars, with their values, that it
-    fetched from a graph.
+    `clip_limits` are the limits of those that do not only compute a norm, `fetched` the scalars that were fetched from
+    a graph, with their values.
     """
 
     optimizer_calls: list[OptimizerCall] = field(default_factory=list)
@@ -90,12 +90,12 @@ class StepRecording:
 
     @property
     def of_variables(self) -> list[TapeGradient]:
-        """What tapes gave with respect to variables alone."""
+        """The gradients that tapes took with respect to variables only."""
         return [one for one in self.tape_gradients if one.of_variables]
 
 
 Updated = list[tuple[Any, Any]]
-"""Variables that a call of an optimizer was given, with the values that they had after it."""
+"""The variables of an optimizer call, with their values after it."""
 
 
 class StepRecorder:
@@ -126,11 +126,11 @@ class StepRecorder:
     def without_updates(
         self, losses: int | None = None, held: Sequence[Updated] | None = None
     ) -> Iterator[StepRecording]:
-        """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept.
+        """Disable optimizers and tracing in the block; record the losses and gradients of tapes.
 
-        With `losses`, the block ends as a tape is asked for the gradient of so many with respect to variables, the last
-        of which is not taken: a loss alone costs less. With `held`, the first calls of optimizers give their variables
-        these values, whatever gradients they are given, and later ones are made.
+        With `losses`, the block ends when a tape is asked for this many gradients of losses with respect to variables;
+        the last is not taken, since a loss alone costs less. With `held`, the first calls of optimizers give their
+        variables these values, whatever their gradients, and later calls are executed.
         """
         recording = StepRecording()
         taken = recording.tape_gradients
@@ -167,7 +167,7 @@ class StepRecorder:
 
     @contextmanager
     def outcomes(self) -> Iterator[list[Updated]]:
-        """Keep what each call of an optimizer inside makes of its variables; functions are plain Python."""
+        """Record the values of the variables after each optimizer call in the block; functions are plain Python."""
         found: list[Updated] = []
 
         def note(optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
@@ -179,10 +179,10 @@ class StepRecorder:
             yield found
 
     def _outermost_calls(self, hook: Callable[[Any, Sequence[Any], Callable[[Any], Any]], Any]) -> list[Any]:
-        """Patches that let the hook stand in for calls of optimizers, but for those that such a call makes itself.
+        """Patches that replace the calls of optimizers by the hook, except calls inside such a call.
 
-        It takes the optimizer, the pairs of gradients and variables, and what makes the call with such pairs; it
-        returns what the call does.
+        The hook takes the optimizer, the pairs of gradients and variables, and a function that makes the call with such
+        pairs; it returns the result of the call.
         """
         self._inside_optimizer = False
 
@@ -202,7 +202,7 @@ class StepRecorder:
         return [(owner, method, standing_in(method)) for owner, method in optimizer_methods()]
 
     def add_derivatives(self, result: Any) -> None:
-        """Tensors and arrays that a tape, or a session, gave: a function that gets one of them may clip it."""
+        """Note tensors and arrays from a tape, or a session: a function that takes one of them may clip it."""
         self._derivatives += _tensors(result)
 
     def _call_copy(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -214,7 +214,7 @@ class StepRecorder:
         return original(self._copies[id(function)][1], *args, **kwargs)
 
     def _record_call(self, optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
-        """Keep what an optimizer is given, and call it."""
+        """Record the arguments of an optimizer call, and make it."""
         gradients = [as_it_is(gradient) for gradient, _ in pairs]
         variables = tuple(variable for _, variable in pairs)
         clips = [(name, limits) for name, outputs, limits in self._clipped if _share(gradients, outputs)]
@@ -238,7 +238,7 @@ class StepRecorder:
         return call(pairs)
 
     def _open_tape(self, original: Any, tape: Any) -> Any:
-        """Note how many updates there were before; where none is known of, there were none."""
+        """Note the number of updates before a tape was opened; there were none unless one is known."""
         if self._updates_begun:
             opened = id(tape)
             _whenever_it_runs(lambda: self._opened.update({opened: len(self.current.optimizer_calls)}), [])
@@ -281,7 +281,7 @@ class StepRecorder:
         return clip
 
     def _note_clip(self, name: str, limits: Sequence[Any]) -> None:
-        """Keep that gradients go through a function, which has these limits, of a global norm also what that is."""
+        """Note that gradients go through a function with these limits; of clip_by_global_norm also the norm."""
         at_zero = name == "clip_by_value" and any(isinstance(one, (int, float)) and one == 0 for one in limits)
         seen = [name, *([CLIPPED_AT_ZERO] if at_zero else [])]
 
@@ -294,7 +294,7 @@ class StepRecorder:
 
 
 def _limits(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """To what a call of a function clips: numbers, arrays or tensors, None where there is no such limit."""
+    """The limits of a call of a clip function: numbers, arrays or tensors, None where there is no such limit."""
     found = []
     for place, names in enumerate(LIMITS.get(name, ()), 1):
         default = args[place] if len(args) > place else None
@@ -303,7 +303,7 @@ def _limits(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]
 
 
 def _numbers(name: str, limits: Sequence[Any]) -> tuple[float, ...] | None:
-    """The same as ClipLimits has it."""
+    """The limits as in ClipLimits."""
     if any(np.size(limit) != 1 for limit in limits if limit is not None):
         return None
     if name == "clip_by_value":
@@ -339,7 +339,7 @@ def _whenever_it_runs(record: Callable[..., None], values: Sequence[Any]) -> Non
 
 
 def as_it_is(given: Any) -> Any:
-    """The value that a variable, or a metric, has now, and may not have later; anything else stays what it is."""
+    """The current value of a variable, or a metric, which may change later; anything else unchanged."""
     if hasattr(given, "update_state"):
         return given.result()
     variable = variable_of(given)
@@ -347,7 +347,7 @@ def as_it_is(given: Any) -> Any:
 
 
 def _tensors(structure: Any) -> list[Any]:
-    """The tensors and arrays in a nested structure, those inside of IndexedSlices too."""
+    """The tensors and arrays in a nested structure, including those inside IndexedSlices."""
     flat = tf.nest.flatten(structure, expand_composites=True)
     return [part for part in flat if tf.is_tensor(part) or isinstance(part, (np.ndarray, np.generic))]
 

@@ -1,4 +1,4 @@
-"""What one run of a training step gave: its loss, its gradients, and where these came from."""
+"""One run of a training step: its loss, its gradients, and their origin."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WANTED = "return (loss, gradients), one gradient a variable in the order of vari
 
 @dataclass(frozen=True)
 class StepRun:
-    """What a step returned and did; `before` and `after` are the values of `variables`.
+    """The result of a run and its record; `before` and `after` are the values of `variables`.
 
-    `listed` are the variables that it returns gradients for, where these are more than those that are checked; `own` is
-    the number of the derivative with respect to variables whose loss counts, where that is not what the step returned.
-    A run whose optimizers were not called has the scale that is known of one where they were. `unmultiplied` are the
-    numbers of the derivatives whose loss the step forgot to multiply by it.
+    `listed` are the variables for which it returns gradients, if these are more than the checked ones; `own` is the
+    number of the derivative whose loss counts, if that is not the returned one. A run without optimizer calls has the
+    scale of one with them (`known_scale`). `unmultiplied` are the numbers of the derivatives whose loss the step forgot
+    to multiply by the scale.
     """
 
     returned: Any
@@ -45,17 +45,17 @@ class StepRun:
 
     @property
     def returned_loss(self) -> Any:
-        """What the step returned for its loss; None for nothing or a dict."""
+        """The loss that the step returned; None for nothing or a dict."""
         return None if isinstance(self._first, dict) else self._first
 
     @cached_property
     def losses(self) -> list[Any]:
-        """All losses there are: the one that counts, or those of the tapes of a step that returned none."""
+        """All losses: the one that counts, or those of the tapes of a step that returned none."""
         of_tapes = [one.loss for one in self.recording.of_variables]
         return of_tapes if self.own is None and self.returned_loss is None and len(of_tapes) > 1 else [self.loss]
 
     def scale_of(self, taken: TapeGradient) -> float:
-        """By what the step multiplied the loss that a tape differentiated."""
+        """The factor by which the step multiplied the loss that a tape differentiated."""
         if self._forgets_scale(taken):
             return 1.0
         calls = self.recording.optimizer_calls
@@ -66,12 +66,12 @@ class StepRun:
         return any(self.recording.of_variables[number] is taken for number in self.unmultiplied)
 
     def unscaled_loss(self, taken: TapeGradient) -> Any:
-        """The loss that a tape differentiated, as it was before it was scaled."""
+        """The loss that a tape differentiated, before it was scaled."""
         return unscaled(taken.loss, self.scale_of(taken))
 
     @cached_property
     def loss(self) -> Any:
-        """The loss, a scalar tensor: what the step returned, or else what its tape differentiated. Raises TypeError."""
+        """The loss, a scalar tensor: the returned one, or else the one that a tape differentiated. Raises TypeError."""
         if self.own is not None:
             return self.unscaled_loss(self.recording.of_variables[self.own])
         first = self._first
@@ -106,10 +106,10 @@ class StepRun:
 
     @cached_property
     def returned_gradients(self) -> tuple[Any, ...] | None:
-        """The gradients of `variables` among those that the step returned beside the loss; None where it returned none.
+        """The gradients of `variables` among those that the step returned besides the loss; None if it returned none.
 
-        A step with an optimizer may return metrics beside the loss: then only a nested structure counts as gradients,
-        one of which at least is what a tape gave or an optimizer was given.
+        A step with an optimizer may return metrics besides the loss: then only a nested structure counts as gradients,
+        and only if at least one of them came from a tape or went to an optimizer.
         """
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
             return None
@@ -124,7 +124,7 @@ class StepRun:
         return None
 
     def _holds_gradients(self, returned: Sequence[Any], listed: Sequence[Any]) -> bool:
-        """Whether one of what a step with an optimizer returned is known for a gradient; without one, all are."""
+        """Whether a step with an optimizer returned a known gradient; without an optimizer, always True."""
         calls = self.recording.optimizer_calls
         given = [pair for call in calls for pair in zip(call.variables, call.gradients, strict=True)]
         for value, variable in zip(returned, listed, strict=True):
@@ -136,9 +136,9 @@ class StepRun:
 
     @cached_property
     def optimizer_gradients(self) -> tuple[Any, ...] | None:
-        """The gradients that optimizers were given, one (or None) for each variable; None without an optimizer.
+        """The gradients that optimizers got, one (or None) for each variable; None without an optimizer.
 
-        Raises UnrepeatableStepError where a variable was moved twice.
+        Raises UnrepeatableStepError if a variable was updated twice.
         """
         if not self.recording.optimizer_calls:
             return None
@@ -159,14 +159,14 @@ class StepRun:
 
     @property
     def gradients(self) -> tuple[Any, ...]:
-        """The step's gradients: those returned, or else those given to optimizers. Raises TypeError."""
+        """The step's gradients: those returned, or else those that optimizers got. Raises TypeError."""
         gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
         if gradients is None:
             raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
         return tuple(all_shaped(gradients, self.variables))
 
     def from_tapes(self, variable: Any) -> list[Any]:
-        """Every gradient with respect to a variable that the step's tapes gave, of the loss times the scale."""
+        """All gradients with respect to a variable that the step's tapes took, of the loss times the scale."""
         return [
             shaped(gradient, variable)
             for taken in self.recording.tape_gradients
@@ -176,25 +176,25 @@ class StepRun:
 
     @property
     def scaled(self) -> tuple[Any, ...]:
-        """What the step's tapes gave for each variable; None where they were not asked for it exactly once."""
+        """The gradients that the step's tapes took for each variable; None where there was not exactly one."""
         found = map(self.from_tapes, self.variables)
         return tuple(gradients[0] if len(gradients) == 1 else None for gradients in found)
 
     @property
     def taken(self) -> tuple[Any, ...]:
-        """The same of the loss before it was scaled."""
+        """The same for the loss before it was scaled."""
         return tuple(unscaled(gradient, self.scale) for gradient in self.scaled)
 
     @property
     def scale(self) -> float:
-        """By what the step multiplies the loss of its variables before it takes gradients."""
+        """The factor by which the step multiplies the loss of its variables before it takes gradients."""
         calls, wanted = self.recording.optimizer_calls, set(map(id, self.variables))
         scales = [call.scale for call in calls if wanted & {id(variable_of(one)) for one in call.variables}]
         return next(iter([*scales, *(call.scale for call in calls)]), self.known_scale)
 
 
 def unscaled(gradient: Any, scale: float) -> Any:
-    """The gradient (a tensor, IndexedSlices or None) of a loss that was multiplied by `scale`."""
+    """The gradient (a tensor, IndexedSlices or None) of the loss before it was multiplied by `scale`."""
     if gradient is None or scale == 1.0:
         return gradient
     gradient = tf.convert_to_tensor(gradient)

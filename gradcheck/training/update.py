@@ -1,4 +1,4 @@
-"""Whether a step moves its variables as the optimizer, or their gradients, require."""
+"""Check whether a step updates its variables as the optimizer, or their gradients, require."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gradcheck.typing import Array
 
 HowClipped = Callable[[GradientChange], str | None]
 UpdateCheck = tuple[list[Finding], list[str]]
-"""The wrong updates of a step, and notes on the right ones."""
+"""The wrong updates of a step, and notes on the correct ones."""
 
 OPTIMIZER_UNITS = 64
-"""An optimizer's formula in a graph and out of it may differ by so many units of roundoff."""
+"""Units of roundoff by which an optimizer's formula may differ inside and outside of a graph."""
 UNITS = 8
 RATE_ROUNDING = ROUNDOFF["float32"]
-"""A rate is often held in float32, by people and by TensorFlow's optimizers."""
+"""Rates are often held in float32, by users and by TensorFlow's optimizers."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class VariableMove:
 
     @property
     def change(self) -> Array:
-        """What was added to the variable, in real coordinates, float64."""
+        """The change of the variable, in real coordinates, float64."""
         return to_coordinates(self.after) - to_coordinates(self.before)
 
     def slack(self, units: float, change: Array) -> Array:
@@ -42,17 +42,17 @@ class VariableMove:
         return slack
 
     def is_change(self, expected: Array, units: float, relative: float = 0.0) -> bool:
-        """Whether `expected` was added, within so many units of roundoff and this part of it."""
+        """Whether `expected` was added, within this many units of roundoff and this `relative` error."""
         return bool(np.all(np.abs(self.change - expected) <= self.slack(units, expected) + relative * np.abs(expected)))
 
     def rate(self, gradient: Array) -> float | None:
-        """The number, not zero, for which the change is -rate times the gradient, within rounding."""
+        """The nonzero rate for which the change is -rate times the gradient, within rounding; None if there is none."""
         size = float(gradient @ gradient)
         rate = -float(self.change @ gradient) / size if size else 0.0
         return rate if rate and self.is_change(-rate * gradient, UNITS) else None
 
     def finding(self, expected: Array, requirement: str) -> Finding:
-        """A wrong update at the coordinate that is furthest off; `requirement` is a format with {expected}."""
+        """The finding for a wrong update, at its worst coordinate; `requirement` is a format with {expected}."""
         worst = int(np.argmax(np.abs(self.change - expected)))
         index, part = element_of(worst, self.before.shape, self.before.dtype)
         moved, right = float(self.change[worst]), float(expected[worst])
@@ -64,7 +64,7 @@ class VariableMove:
 
 
 def optimizer_findings(moves: Sequence[VariableMove], expected: Sequence[Array], optimizer: str) -> list[Finding]:
-    """Wrong updates: variables that end elsewhere than at `expected`, where the optimizer alone takes them."""
+    """The findings for variables that do not end at `expected`, where the optimizer alone takes them."""
     requirement = f"{optimizer}, given the same gradients in the same state, moves it by {{expected}}"
     changes = [VariableMove(move.name, move.before, value).change for move, value in zip(moves, expected, strict=True)]
     return [
@@ -83,7 +83,7 @@ def check_manual_update(
 ) -> UpdateCheck:
     """Compare moves with -rate * gradient; without a `learning_rate` the rate is estimated from the moves, if any.
 
-    `clipped` says how gradients that went through the `clip_functions` were clipped, if they were.
+    `clipped` describes how gradients that went through the `clip_functions` were clipped, if they were.
     """
     if learning_rate is None and not any(np.any(move.change) for move in moves):
         return [], []
@@ -113,7 +113,7 @@ def check_manual_update(
 
 
 def used_by(moves: Sequence[VariableMove], gradients: Sequence[Array | None], rate: float) -> GradientChange | None:
-    """From gradients to those that the moves stand for at a rate."""
+    """The change from the gradients to those that the moves imply at a rate."""
     pairs = list(zip(moves, map(_gradient, moves, gradients), strict=True))
     error = [move.slack(UNITS, rate * gradient).max(initial=0.0) / rate for move, gradient in pairs]
     used = [-move.change / rate for move in moves]
@@ -134,7 +134,7 @@ def _at_rate(
         return [], [f"each variable moves by -{rate:g} times its gradient"]
     findings = [move.finding(-rate * gradient, requirement) for move, gradient in wrong]
     stays = [not np.any(move.change) for move, _ in wrong]
-    if all(stays) or (any(stays) and not clip_functions):  # a move that was forgotten looks clipped at 0
+    if all(stays) or (any(stays) and not clip_functions):  # a forgotten move looks like one that was clipped at 0
         return findings, []
     change = used_by([move for move, _ in pairs], [gradient for _, gradient in pairs], rate)
     clipped = change and how(change)

@@ -1,4 +1,4 @@
-"""A training step as a monitor runs it: without its updates, in graphs or eagerly, and leaving nothing changed."""
+"""A training step as a monitor runs it: without its updates, in graphs or eagerly, leaving nothing changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CheckedSources = tuple[Sources, SpotCheck | str]
 
 
 class WatchedStep:
-    """A step's losses, their gradients, and losses along a line: graphs of each, or, not `traced`, eager code.
+    """A step's losses, their gradients, and losses along a line: one graph each, or, unless `traced`, eager code.
 
     What the step changes in Python is put back after each run, and all runs draw the same random numbers.
     """
@@ -43,7 +43,7 @@ class WatchedStep:
         self._sweeps: dict[tuple[int, ...], Any] = {}
 
     def checks(self, data: Any, directions: int) -> list[CheckedSources]:
-        """A check of each loss that the step differentiates with respect to variables, or what keeps it from that."""
+        """Check each loss that the step differentiates with respect to variables, or say what prevents that."""
         data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
         try:
             found = self.sources(data)
@@ -56,12 +56,12 @@ class WatchedStep:
         for number, sources in enumerate(found):
             try:
                 checked.append((sources, self.walk(data, number, sources).along(directions)))
-            except Exception as error:  # of the step or of ours: the training goes on
+            except Exception as error:  # from the step or from gradcheck: the training goes on
                 checked.append((sources, raised(error)))
         return checked
 
     def sources(self, data: Any) -> list[Sources]:
-        """The variables of each derivative that the step takes with these data."""
+        """The variables of each derivative that the step takes with this data."""
         with state_restored():
             if not self._traced:
                 self._all(data)
@@ -70,7 +70,7 @@ class WatchedStep:
             return self._sources_of.setdefault(graph, self._sources)
 
     def walk(self, data: Any, number: int, sources: Sources) -> SpotWalk:
-        """The `number`-th of the derivatives, that with respect to these variables."""
+        """Return a SpotWalk for the `number`-th derivative, with respect to these variables."""
         held, names = tuple(map(variable_of, sources)), tuple(variable.name for variable in sources)
         if not self._traced:
             return SpotWalk(lambda: self._loss(data, number), held, names, lambda: self._gradients(data)[number])
@@ -85,11 +85,11 @@ class WatchedStep:
         )
 
     def losses_along(self, walk: _TracedWalk, line: Any, offsets: Array, held: ChangedState) -> Array:
-        """The losses of one derivative along a line, before each of which the variables of `held` are put back."""
+        """The losses of one derivative along a line; the variables of `held` are put back before each."""
         handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
         key = (walk.number, *map(id, (*walk.variables, *handles)))
         if key not in self._sweeps:
-            # The handles belong to the graph: those that it were given would not be known for the same variables.
+            # Handles belong to the graph: as inputs of the graph they would not be recognised as the same variables.
             self._sweeps[key] = self._sweep(walk.number, walk.variables, handles)
         return np.asarray(_run(self._sweeps[key], walk.data, line, tf.constant(offsets, tf.float64), values))
 
@@ -124,7 +124,7 @@ class WatchedStep:
         return taken
 
     def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
-        """The derivatives that the step takes with respect to variables alone, or the first ones."""
+        """The derivatives that the step takes with respect to variables only, or the first of them."""
         with repeatable(self._step), StepRecorder().without_updates(losses) as recording:
             self._step(data)
         return [one for one in recording.tape_gradients if one.of_variables]
@@ -132,7 +132,7 @@ class WatchedStep:
 
 @dataclass(frozen=True)
 class _TracedWalk(SpotWalk):
-    """One of the derivatives of a step, whose losses along a line are taken in one run of a graph."""
+    """A derivative of a step, whose losses along a line are computed in one run of a graph."""
 
     step: WatchedStep
     data: Any
@@ -146,7 +146,7 @@ class _TracedWalk(SpotWalk):
 
 @contextmanager
 def repeatable(step: Callable[[Any], Any]) -> Iterator[None]:
-    """Let a run of a step inside draw the same numbers as others do, and leave what Python holds as it was."""
+    """Let a run of a step in the block draw the same numbers as others do, and restore Python's state."""
     python = PythonState(step)
     try:
         with drawn_statelessly():
@@ -156,18 +156,18 @@ def repeatable(step: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def raised(error: Exception) -> str:
-    """What was raised, and where."""
+    """Describe an exception and where it was raised."""
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" (raised in {frame.filename}, line {frame.lineno})" for frame in place)
-    message = str(error).partition("\n\n")[0]  # what TensorFlow adds are stacks
+    message = str(error).partition("\n\n")[0]  # TensorFlow appends stacks
     return f"{type(error).__name__}: {message}{where}"
 
 
 def _graph(function: Callable[..., Any]) -> Any:
-    """The function as a graph, traced at its first call; another shape of the data is no reason to trace again."""
+    """Convert the function to a graph, traced at its first call; other shapes of the data do not retrace it."""
     return tf.function(function, autograph=False, reduce_retracing=True)
 
 
 def _run(graph: Any, *given: Any) -> Any:
-    # Of a plain call TensorFlow warns that it traced before: the monitor of each training has graphs of its own.
+    # A plain call would warn of retracing, since the monitor of each training has graphs of its own.
     return graph.get_concrete_function(*given)(*given)

@@ -18,7 +18,7 @@ from gradcheck.verdict.suspicion import FINER, NEARER, TINY, Evidence
 from gradcheck.verdict.tables import EXCLUSION, Comparison
 
 CLEAR, ENOUGH = 64.0, 5
-"""A departure is no rounding error beyond CLEAR times the largest perturbation in ENOUGH draws, on either side."""
+"""Departures beyond CLEAR times the largest perturbation of ENOUGH draws, on either side, are no rounding errors."""
 
 FEW = 10
 """The number of points that are perturbed again after the first draw."""

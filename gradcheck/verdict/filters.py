@@ -238,9 +238,9 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Excuse values that oscillate from neighbour to neighbour: autodiff follows a term that the differences miss.
 
-    An oscillation between the steps that is small beside other terms, as sin(x) in sin(x) + x**2 at 2e7, is rounding to
-    the estimate. Values that a wrong formula gives, everywhere, on one side or at one point, keep their distance from
-    it.
+    An oscillation between the steps that is small compared with other terms, as sin(x) in sin(x) + x**2 at 2e7, is
+    rounding to the estimate. Values that a wrong formula gives, everywhere, on one side or at one point, keep their
+    distance from it.
     """
     suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
     if not suspects.any():
@@ -260,12 +260,12 @@ def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def no_number(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Make NaN a mismatch where the function is finite at the point and beside it, whatever kind of point that is."""
+    """Make NaN a mismatch where the function is finite at the point and near it, whatever kind of point that is."""
     return without_nan(comparison, evidence.samples[0])
 
 
 def without_nan(comparison: Comparison, *samples: Sample) -> Comparison:
-    """The comparison, in which NaN is a mismatch where the samples are finite at the point and beside it."""
+    """The comparison, in which NaN is a mismatch where the samples are finite at the point and on the finest steps."""
     nan = comparison.where(Verdict.INCONCLUSIVE) & np.isnan(comparison.autodiff)
     for sample in samples if nan.any() else ():
         nan &= np.isfinite(sample.values[:, 0]) & np.isfinite(_beside(sample)).all(axis=1)
@@ -311,7 +311,7 @@ def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def _column(lines: Lines, column: int, points: Array) -> Array:
-    """One column of the values; the first of several points is always the point itself, at which references look."""
+    """One column of the values at `points`, evaluated after the point itself, which reference formulas expect first."""
     return lines.values(np.concatenate([lines.problem.point[None, :], points]))[1:, column]
 
 

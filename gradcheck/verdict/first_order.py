@@ -92,7 +92,7 @@ def compare_gradients(
     """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
     Cheap while everything agrees: autodiff's rounding, a second tableau and the filters are used only for the rest.
-    `moving` (n,): how far the lines of the whole check, of which these may be a part, move each coordinate.
+    `moving` (n,): how far all lines of the check, not only these, move each coordinate.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)

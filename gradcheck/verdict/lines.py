@@ -189,7 +189,7 @@ def with_limits(gradients: Sample) -> Sample:
     """Replace a gradient that is isolated at the point by the limit from both sides.
 
     No derivative has a removable discontinuity (Darboux), so that such a gradient is wrong: the first order has to find
-    that, and it says nothing about differences between other points. Beside a kink, the means of both sides approach
+    that, and it says nothing about differences between other points. Near a kink, the means of both sides approach
     the value at the point; here they keep their distance.
     """
     centre = gradients.values[:, :1]

@@ -1,4 +1,4 @@
-"""Measure the rounding of autodiff's own values beside the point, once there is a suspicion."""
+"""Measure the rounding of autodiff's own values near the point, once there is a suspicion."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Derivative = Callable[[Problem, Array], Array]
 """Returns autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
 
 POINTS, FIRST_POINTS = 4, 1
-"""Numbers of perturbed points. After the first, no more are tried where every value that is off is grossly off beside
-the change there."""
+"""Numbers of perturbed points. After the first, no more are tried if every value that is off is grossly off compared
+with its change there."""
 
 NEXT = 64.0
 """Distance of the neighbours, in units in the last place."""
@@ -114,7 +114,7 @@ class Surroundings:
         differently each time: cancelling terms leave the rounding of each, which may be alike at all points nearby.
         What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so that one part of
         1 - y * y may have lost the digits that differences of the other part show. A kernel that is correct for a
-        matrix beside the given one, such as an inverse or a determinant, is off by its condition number.
+        matrix close to the given one, such as an inverse or a determinant, is off by its condition number.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(draws.stop):
@@ -133,7 +133,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class OwnRounding:
-    """The rounding of autodiff's own values, measured beside the point; all arrays are (k, c).
+    """The rounding of autodiff's own values, measured near the point; all arrays are (k, c).
 
     `around` took the values `autodiff`, or those that `seen` maps to them. `granted` is the rounding that is granted
     without measurement.
@@ -147,8 +147,8 @@ class OwnRounding:
     def moved(self, outside: Array) -> Array:
         """Return how far the values move when everything moves by one unit in the last place.
 
-        The first draw is enough if its changes are small beside the distances (`outside`) of all values from where they
-        should be. If all of these are infinite, nothing is drawn.
+        The first draw is enough if its changes are small compared with the distances (`outside`) of all values that are
+        off. If all of these are infinite, nothing is drawn.
         """
         off = outside > EXCLUSION * self.granted
         if off.any() and np.isinf(outside[off]).all():
@@ -282,7 +282,7 @@ def _outside(values: Array, low: Array, high: Array) -> Array:
 
 
 def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
-    """The low-precision derivative minus the float64 form's, at the point and at so many `neighbours`, one per row."""
+    """The low-precision derivative minus the float64 form's, at the point and at `neighbours` other points, by rows."""
     form = problem.in_float64
     assert form is not None
     rng, size = np.random.default_rng(0), problem.point.size

@@ -47,7 +47,7 @@ class PulledBack:
 
 @dataclass(frozen=True)
 class Probes:
-    """`directions` (k, n), their coordinates if single, and where the gradient is `finite` (n,); the rest is apart."""
+    """`directions` (k, n), their coordinates if single, and where the gradient is `finite` (n,), hence probed."""
 
     problem: Problem
     tolerance: Tolerance
@@ -129,7 +129,7 @@ class Probes:
 
     @property
     def _drifts(self) -> bool:
-        """Whether the measured rounding is that of the derivatives under test, not of others beside them."""
+        """Whether the measured rounding is that of the derivatives under test, not of other formulas."""
         return self.problem.in_float64 is not None and self.problem.in_float64.same_gradients
 
     def _drift(self, rows: PulledBack) -> Array:
@@ -171,7 +171,7 @@ class Probes:
         return len(rows.weights) == self.problem.outputs
 
     def shown(self, table: Comparison, rows: PulledBack) -> Array:
-        """Which coordinates (n,) are visible in a test."""
+        """The coordinates (n,) that are visible in a test."""
         n, shown = self.directions.shape[1], np.ones(self.directions.shape[1], bool)
         if self.tolerance.given:
             moved = self.directions != 0
@@ -189,7 +189,7 @@ class Probes:
         return np.asarray(np.all(visible, axis=(0, 1)))
 
     def shown_outputs(self, table: Comparison, estimate: Estimate, rows: PulledBack) -> Array:
-        """Which outputs (m,) are visible in a test."""
+        """The outputs (m,) that are visible in a test."""
         m = self.problem.outputs
         if not len(rows.weights) < m <= SMALL:
             return np.ones(m, bool)

@@ -40,7 +40,7 @@ PROBES = 8
 """The default number of random probes on each side."""
 
 GLANCES = 4
-"""How often, at most, what other entries hide is probed again without these."""
+"""The largest number of times that entries too small to show among others are probed again without these."""
 
 JACOBIAN = 2**20
 """With a tolerance, all outputs are taken one by one in Jacobians of up to this many entries."""
@@ -111,11 +111,11 @@ def one_by_one(
 
 @dataclass(frozen=True)
 class _Glance:
-    """Random probes, and which coordinates (n,) and outputs (m,) are visible in them.
+    """Random probes, and the coordinates (n,) and outputs (m,) that are visible in them.
 
-    Of few that are taken together, an error of a small share of each would show, or of the largest one for a coordinate
-    whose derivative is zero, or rounding beside the others. Of many, an error of a tenth of each source's own share
-    would show. With a tolerance, every error that it does not allow would.
+    Few are visible together if an error of a small share of each would show; for a coordinate whose derivative is zero,
+    or rounding compared with the others, a share of the largest. Many are visible together if an error of a tenth of
+    each source's own share would show. With a tolerance, every error that it does not allow has to show.
     """
 
     table: Comparison
@@ -174,7 +174,8 @@ class _Probing(Probes):
     def quickly(self) -> list[Comparison] | None:
         """Compare the probes with tight estimates from few values; None unless all agree and hide nothing.
 
-        Outputs, and then coordinates, that do not show beside the others are taken together once more without them.
+        Outputs, and then coordinates, that are too small to show among the others are taken together again without
+        them.
         """
         estimate = self._tight()
         if estimate is None:
@@ -247,7 +248,7 @@ class _Probing(Probes):
         return _Glance(self.weighed(self.stated(table, rows), rows), *shown)
 
     def tables(self) -> list[Comparison]:
-        """Compare the probes closely, then new ones without what these show, for what does not show beside it."""
+        """Compare the probes closely, then new ones of only those coordinates that were too small to show in them."""
         done, left = np.zeros(self.problem.outputs, bool), self.finite
         seen: list[_Glance] = []
         others: list[Comparison] = []

@@ -1,8 +1,8 @@
 """How small an error would have been noticed: by entry and by source.
 
-An agreement is earned where an error of a tenth of the source's own derivative would not have agreed: of its largest
-entry, or, where many entries are compared together, of its own share of the directional derivative. For a derivative
-near zero, an error that is next to zero beside what the function does there would not have agreed.
+An agreement is earned if an error of a tenth of the source's own derivative would not have agreed: of its largest
+entry, or, if many entries are compared together, of its own share of the directional derivative. For a derivative near
+zero, an error that is negligible compared with the function's values (`little`) would not have agreed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def shares_of(directions: Array, gradients: Array, parts: Sequence[slice], littl
     """Return each source's share (k, l, sources) of the derivatives along directions (k, n), by gradients (l, n).
 
     `parts`: the coordinates of each source. Where the derivative is zero, and so is every share, the sources that move
-    are weighed by what is `little` (k, l) beside the function.
+    are weighed by `little` (k, l), which is negligible compared with the function's values.
     """
     shares = np.zeros((len(directions), len(gradients), len(parts)))
     moving = np.zeros((len(directions), 1, len(parts)), bool)

@@ -118,7 +118,7 @@ def _projected(
 ) -> list[Comparison]:
     """Compare the second derivative along a line (1, n) by its products with parts of `left` (n,), and suspect entries.
 
-    Wrong products are left out beside wrong entries, which explain them.
+    Wrong products are left out if there are wrong entries, which explain them.
     """
     found = []
     vectors = LeftVectors(left, line[0], WIDE, sources=problem.parts)
@@ -145,7 +145,7 @@ def compare_second(
     `output` is that behind the cotangent, if it is a single one. Each comparison has one column per direction, and one
     line per coordinate, or, with a single direction, per left vector. Directions along which everything agrees with
     tight estimates from few values are done; the others are compared closely, with the coordinates that look worst
-    beside the left vectors, and first from these values alone where they are grossly off. If only the second
+    added to the left vectors, and first from these values alone where they are grossly off. If only the second
     differences of values contradict, a second comparison, of one line, is added. Raises DerivativeRaisedError and
     WrongShapeError.
     """
@@ -238,7 +238,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
 
 
 def _products(lines: Lines) -> Derivative:
-    """Return the function that takes autodiff's second derivatives along the lines, as they are seen."""
+    """Return the function that takes autodiff's second derivatives along the lines, multiplied by any left vectors."""
     (cotangent,) = lines.cotangents
     return lambda problem, point: lines.seen(problem.products(cotangent, lines.directions, point).values)
 

@@ -135,7 +135,7 @@ def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
 
 
 def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
-    """The note on the sources of which too little is seen, and on what helps."""
+    """The note on the sources whose resolution is too coarse, with a remedy."""
     blurred = [
         (f"{sight.over:.2g} times its own derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
         for source, sight in zip(sources, sights, strict=True)

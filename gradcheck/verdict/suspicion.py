@@ -52,9 +52,9 @@ class Evidence:
 
     `lines` sample the quantity, `estimate` differentiates a sample. `own` has autodiff's values (k, c) and measures
     their rounding. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative, `beside` what
-    those of any output may leave: that is next to zero beside the others. `values` are the samples of the function
-    itself. `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them;
-    `moving` (n,) is how far any line of the check moves a coordinate.
+    those of any output may leave, which counts as next to zero. `values` are the samples of the function itself.
+    `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them; `moving`
+    (n,) is how far any line of the check moves a coordinate.
     """
 
     lines: Lines
@@ -152,7 +152,7 @@ def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
     """Where the function is not twice differentiable along a line, (k, 1).
 
     Of the gradient only a kink counts: a jump that the values do not show as a kink is a wrong gradient there. A kink
-    that finer steps show to be smooth lies beside the point.
+    that finer steps show to be smooth lies near the point, not at it.
     """
     sides = classify(values), classify(gradients)
     rough = _unsmooth(*sides)

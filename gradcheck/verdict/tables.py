@@ -60,18 +60,18 @@ class Comparison:
     """Derivatives compared along lines (rows of the arrays), one column per output; all arrays have one shape.
 
     `difference` is the finite-difference estimate, within `bound`; `allowed` is the largest error that would not have
-    been noticed, `little` an error that is next to zero beside what the function does there. `verdict` holds values of
-    Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink` marks
-    agreement with a subgradient.
+    been noticed, `little` an error that is negligible compared with the function's values there. `verdict` holds values
+    of Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink`
+    marks agreement with a subgradient.
 
     The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
     product in each probe, `shares` (k, l, sources) is the share of each source in its derivative, `lost` (k, l) is what
     low precision is seen to lose in each, which may be more than is allowed, `behind` is the number of entries behind
-    all of them. `searched`: an entry that a search found behind failing probes, beside which there may be others.
-    `again`: a further look at entries that another comparison counts. `directions` (columns of the arrays, n): for
-    second derivatives, those of the other derivative; a line without a coordinate goes along that direction twice.
-    `alone` names the estimate of second derivatives that contradicts the two others.
+    all of them. `searched`: an entry that a search found behind failing probes; there may be others. `again`: a further
+    look at entries that another comparison counts. `directions` (columns of the arrays, n): for second derivatives,
+    those of the other derivative; a line without a coordinate goes along that direction twice. `alone` names the
+    estimate of second derivatives that contradicts the two others.
     """
 
     autodiff: Array
