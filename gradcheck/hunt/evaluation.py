@@ -37,7 +37,14 @@ def compiled(form: Formula, arity: int, given: tuple[str, ...] = ()) -> Callable
 
 def single(spec: OpSpec) -> Callable[..., Any]:
     """The operation itself on one point."""
-    return compiled(spec.source, spec.arity)
+    function = compiled(spec.source, spec.arity)
+    if not spec.in_batch:
+        return function
+
+    def of_one(*arguments: Any, **attributes: Any) -> Any:
+        return function(*(argument[tf.newaxis] for argument in arguments), **attributes)[0]
+
+    return of_one
 
 
 def over_points(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:

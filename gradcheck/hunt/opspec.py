@@ -136,7 +136,8 @@ class OpSpec:
     """An operation, written once, as a person would write it.
 
     `source` is the operation on one point; it yields one tensor. `batched` is the form for arguments that all carry one
-    more leading dimension (points), where it differs; `looped` says that there is no such form, so that points are
+    more leading dimension (points), where it differs. With `in_batch`, `source` is the operation on a batch, of which
+    there is a batch in every argument and in the result: one point is a batch of one. `looped` says that there is no such form, so that points are
     evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind the leading dimension first.
     `reference`, if given, is the same mathematical function (or the function whose derivative the gradient is *meant*
     to be: straight-through, implicit reparametrisation) in float64, on points; differences are taken of it instead of
@@ -165,6 +166,7 @@ class OpSpec:
     family: str
     arity: int = 1
     batched: Formula | None = None
+    in_batch: bool = False
     looped: bool = False
     broadcasts: bool = False
     reference: Formula | None = None

@@ -5,11 +5,9 @@ Operations of a project of its own are imported from there.
 
 from __future__ import annotations
 
-import dis
-import inspect
+import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gradcheck.autodiff import mode as modes
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
-from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS  # noqa
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import FIELD, Formula
+from gradcheck.hunt.opspec import FIELD
+from gradcheck.hunt.printed_calls import definitions_of, printed_call
 from gradcheck.hunt.registry import REGISTERED, own_among
 
 Array = np.ndarray[Any, Any]
@@ -83,7 +82,8 @@ def to_python(
     referred = any(spec.reference for spec in specs)
     own = own_among(spec.name for spec in specs)
     printed = (spec for spec in specs if spec.name not in REGISTERED)
-    definitions = list(definitions_of(form for spec in printed for form in (spec.source, spec.reference)))
+    forms = [form for spec in printed for form in (spec.source, spec.reference)]
+    definitions = list(definitions_of(one for form in forms if form is not None for one in _called(form)))
     result = specs[-1].result if specs else graph.inputs[-1].dtype
     vectors = direction or [np.ones(value.shape) for value in graph.inputs]
     single = any(value.dtype == "float32" for value in graph.inputs)
@@ -112,31 +112,10 @@ def to_python(
     )
 
 
-def definitions_of(forms: Iterable[Formula | None]) -> Iterator[str]:
-    """The sources of all functions that forms are or call, directly or not, in the order of definition."""
-    found: list[Callable[..., Any]] = []
-    waiting = [function for form in forms if form is not None for function in _called(form)]
-    while waiting:
-        function = inspect.unwrap(waiting.pop())
-        if function not in found:
-            found.append(function)
-            known = [function.__globals__.get(name) for name in _globals_read(function.__code__)]
-            waiting += [value for value in known if callable(value) and inspect.isfunction(inspect.unwrap(value))]
-    for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
-        yield inspect.getsource(function)
-
-
-def _called(form: Formula) -> list[Callable[..., Any]]:
+def _called(form):
     if not isinstance(form, str):
         return [form]
     return [FUNCTIONS[word] for word in re.findall(r"(?<![.\w])\w+", form) if word in FUNCTIONS]
-
-
-def _globals_read(code: CodeType) -> Iterator[str]:
-    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _globals_read(inner)
 
 
 def variables(graph: Graph) -> list[str]:
@@ -149,7 +128,7 @@ def variables(graph: Graph) -> list[str]:
 
 
 def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> str:
-    """A node's source text, or the call of its function, with the parents' variables and its attributes' literals."""
+    """The call of a node's function with the parents' variables and its attributes' literals; a lambda written out."""
     spec = CATALOGUE[node.op]
     form = spec.reference if reference and spec.reference else spec.source
     parents = [names[parent] for parent in node.parents]
@@ -157,7 +136,10 @@ def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> 
         values = {name: repr(value) for name, value in node.attrs}
         values.update({str(place): parent for place, parent in enumerate(parents)})
         return FIELD.sub(lambda match: values[match[1]], form)
-    return f"{form.__name__}({', '.join([*parents, *(f'{name}={value!r}' for name, value in node.attrs)])})"
+    if not spec.in_batch or form is spec.reference:
+        return printed_call(form, parents, node.attributes)
+    text = printed_call(form, [f"{parent}[tf.newaxis]" for parent in parents], node.attributes)
+    return ast.unparse(ast.parse(f"({text})[0]"))
 
 
 def _over_rows(node: Node, names: Sequence[str]) -> str:

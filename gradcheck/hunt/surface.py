@@ -5,7 +5,6 @@ The table beside this file has one row a callable that no operation of the catal
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.census import rows_of
 from gradcheck.hunt.opspec import Formula
+from gradcheck.hunt.printed_calls import texts_of
 
 
 @dataclass(frozen=True)
@@ -204,11 +204,14 @@ def covered() -> Mapping[str, tuple[str, ...]]:
 
 def _texts(form: Formula, seen: set[str]) -> Iterator[str]:
     """The text of an operation, and of the functions of the catalogue that it calls."""
-    text = form if isinstance(form, str) else inspect.getsource(form)
+    if not isinstance(form, str):
+        yield from texts_of(form)
+        return
+    text = form
     yield text
     for name in sorted(set(re.findall(r"\b\w+\b", text)) & set(FUNCTIONS) - seen):
         seen.add(name)
-        yield from _texts(FUNCTIONS[name], seen)
+        yield from texts_of(FUNCTIONS[name])
 
 
 def _along(name: str) -> Iterator[Any]:

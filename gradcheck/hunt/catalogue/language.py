@@ -6,8 +6,10 @@ another, and nothing else. The text of an operation may call them.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -81,15 +83,24 @@ def operation(
     offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
     if offers:
         fields["attributes"] = _attributes(offers)
-    if batching and isinstance(source, str) and batching(source) != source:
+    if batching and callable(source) and not fields.get("in_batch"):
+        fields.setdefault("batched", batching(source))
+    elif batching and isinstance(source, str) and batching(source) != source:
         fields.setdefault("batched", batching(source))
     if domains:
         fields["domains"] = domains
     rule = only_if(lambda shape: shapes(shape) and when(shape), shapes) if when else shapes
     if others:
         rule = only_if(rule, lambda shape: [(shape, *rest) for rest in others(shape)])
-    registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
+    registered = gradients.split() or _raw_operations(source)
     return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
+
+
+def _raw_operations(source: Formula) -> list[str]:
+    if isinstance(source, str):
+        return re.findall(r"tf\.raw_ops\.(\w+)", source)
+    names = [step.argval for step in dis.get_instructions(source)]
+    return [name for before, name in itertools.pairwise(names) if before == "raw_ops"]
 
 
 def _arity(source: Formula) -> int:
@@ -106,27 +117,36 @@ def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[
     return attributes
 
 
-def points_last(source: str) -> str:
-    """The text with the points of every argument moved behind its other dimensions, and back to the front at the end.
+def points_last(source):
+    """The operation with the points of every argument moved behind its other dimensions, and back at the end.
 
     It serves operations that leave trailing dimensions alone.
     """
+    if not isinstance(source, str):
+
+        def moved(*points: tf.Tensor, **ways: Any) -> tf.Tensor:
+            behind = [tf.experimental.numpy.moveaxis(each, 0, -1) for each in points]
+            return tf.experimental.numpy.moveaxis(source(*behind, **ways), -1, 0)
+
+        return moved
     moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
     return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
 
 
-def rows_first(source: str) -> str:
-    """The text with the points and the first other dimension of every argument exchanged, and back at the end."""
+def rows_first(source):
+    """The operation with the points and the first other dimension of every argument exchanged, and back at the end."""
+    if not isinstance(source, str):
+
+        def exchanged(*points: tf.Tensor, **ways: Any) -> tf.Tensor:
+            rows = [tf.experimental.numpy.swapaxes(each, 0, 1) for each in points]
+            return tf.experimental.numpy.swapaxes(source(*rows, **ways), 0, 1)
+
+        return exchanged
     exchanged = ARGUMENT.sub(r"tf.experimental.numpy.swapaxes({\1}, 0, 1)", source)
     return f"tf.experimental.numpy.swapaxes({exchanged}, 0, 1)"
 
 
 def in_batch(source: str) -> str:
-    """The text of an operation that makes a batch of one of its first argument, for a batch.
-
-    >>> in_batch("tf.nn.depth_to_space({0}[tf.newaxis], 2)[0]")
-    'tf.nn.depth_to_space({0}, 2)'
-    """
     before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
     return before + after
 
@@ -153,21 +173,17 @@ def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list
     return [one + (one >= 0) for one in axes]
 
 
-def reduces_points(source: str) -> str:
-    """The text of a reduction over `{axis}` for points.
-
-    >>> reduces_points("tf.reduce_sum({0}, axis={axis})")
-    'tf.reduce_sum({0}, axis=behind_points({axis}, {0}))'
-    """
+def reduces_points(source):
+    """The reduction over `axis` for points."""
+    if not isinstance(source, str):
+        return lambda x, *others, axis, **ways: source(x, *others, axis=behind_points(axis, x), **ways)
     return source.replace("{axis}", "behind_points({axis}, {0})")
 
 
-def along_axis(source: str) -> str:
-    """The text of an operation along one `{axis}` for points.
-
-    >>> along_axis("tf.math.cumsum({0}, axis={axis})")
-    'tf.math.cumsum({0}, axis={axis} + ({axis} >= 0))'
-    """
+def along_axis(source):
+    """The operation along one `axis` for points."""
+    if not isinstance(source, str):
+        return lambda *points, axis, **ways: source(*points, axis=axis + (axis >= 0), **ways)
     return source.replace("{axis}", "{axis} + ({axis} >= 0)")
 
 
