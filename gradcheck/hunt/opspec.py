@@ -24,6 +24,9 @@ Formula = str | Callable[..., Any]
 A function takes the arguments by position and the attributes as keywords, which have no defaults.
 """
 
+Form = Callable[..., Any]
+"""An operation of tensors, arguments by position and attributes as keywords, which have no defaults."""
+
 FIELD = re.compile(r"\{(\w+)\}")
 
 
