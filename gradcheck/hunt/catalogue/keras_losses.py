@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcheck.autodiff.mode import MODES
 from gradcheck.hunt.catalogue.distances import at, between, norms, ties_of_largest
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, reduced, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Interval
@@ -130,18 +130,18 @@ _distribution = partial(_classes, others=alike, batching=along_axis, axis=_eithe
 
 
 ERRORS = (
-    _loss("keras_squared_error", "tf.keras.losses.MSE({1}, {0})", "Square Mean"),
-    _loss("keras_absolute_error", "tf.keras.losses.MAE({1}, {0})", "Abs Mean", kinks=between),
+    _loss("keras_squared_error", lambda x, y: tf.keras.losses.MSE(y, x), "Square Mean"),
+    _loss("keras_absolute_error", lambda x, y: tf.keras.losses.MAE(y, x), "Abs Mean", kinks=between),
     _loss(
         "keras_percentage_error",
-        "tf.keras.losses.MAPE({1}, {0})",
+        lambda x, y: tf.keras.losses.MAPE(y, x),
         "Abs Maximum RealDiv",
         kinks=between,
         singular=_from_least,
     ),
     _loss(
         "keras_squared_logarithmic_error",
-        "tf.keras.losses.MSLE({1}, {0})",
+        lambda x, y: tf.keras.losses.MSLE(y, x),
         "Maximum Log Square",
         REALS,
         Interval(0.25),  # below EPSILON a reference counts as EPSILON, as a prediction does
@@ -149,15 +149,15 @@ ERRORS = (
     ),
     _loss(
         "keras_huber",
-        "tf.keras.losses.huber({1}, {0}, delta={delta})",
+        lambda x, y, *, delta: tf.keras.losses.huber(y, x, delta=delta),
         "Abs Square SelectV2",
         delta=(1.0, 0.5),
         curvature_jumps=_from_quadratic,
     ),
-    _loss("keras_log_cosh", "tf.keras.losses.logcosh({1}, {0})", "Softplus Mean"),
+    _loss("keras_log_cosh", lambda x, y: tf.keras.losses.logcosh(y, x), "Softplus Mean"),
     _loss(
         "keras_cosine_similarity",
-        "tf.keras.losses.cosine_similarity({1}, {0}, axis={axis})",
+        lambda x, y, *, axis: tf.keras.losses.cosine_similarity(y, x, axis=axis),
         "Rsqrt Minimum Sum",
         batching=along_axis,
         axis=axes,
@@ -165,29 +165,30 @@ ERRORS = (
     ),
     _of_labels(
         "keras_hinge",
-        "tf.keras.losses.hinge(tf.zeros_like({0}) + {label}, {0})",
+        lambda x, *, label: tf.keras.losses.hinge(tf.zeros_like(x) + label, x),
         "Maximum Mean",
         label=(1.0, 0.0, -1.0, 0.5),
         kinks=_from_margin,
     ),
     _of_labels(
         "keras_squared_hinge",
-        "tf.keras.losses.squared_hinge(tf.zeros_like({0}) + {label}, {0})",
+        lambda x, *, label: tf.keras.losses.squared_hinge(tf.zeros_like(x) + label, x),
         "Maximum Square",
         label=(1.0, 0.0, -1.0, 0.5),
         curvature_jumps=_from_margin,
     ),
     _loss(
         "keras_categorical_hinge",
-        "tf.keras.losses.categorical_hinge({1}, {0})",
+        lambda x, y: tf.keras.losses.categorical_hinge(y, x),
         "Max Sum Maximum",
         kinks=_from_margin_of_classes,
     ),
     # Class and reduction: what of a loss is reported, and weights of samples.
     _loss(
         "keras_weighted_loss",
-        "tf.keras.losses.MeanSquaredError(reduction={reduction}, dtype='float64')("
-        "tf.zeros_like({0}), {0}, sample_weight={1})",
+        lambda x, y, *, reduction: tf.keras.losses.MeanSquaredError(reduction=reduction, dtype="float64")(
+            tf.zeros_like(x), x, sample_weight=y
+        ),
         "Sum Square",
         REALS,
         POSITIVE,
@@ -198,10 +199,10 @@ ERRORS = (
 )
 
 PROBABILITIES = (
-    _loss("keras_poisson", "tf.keras.losses.poisson({1}, {0})", "Log Mean", POSITIVE, REALS),
+    _loss("keras_poisson", lambda x, y: tf.keras.losses.poisson(y, x), "Log Mean", POSITIVE, REALS),
     _loss(
         "keras_kl_divergence",
-        "tf.keras.losses.KLD({1}, {0})",
+        lambda x, y: tf.keras.losses.KLD(y, x),
         "Log RealDiv Maximum",
         SHARE,
         kinks=_from_cut,
@@ -209,7 +210,9 @@ PROBABILITIES = (
     ),
     _loss(
         "keras_binary_crossentropy",
-        "tf.keras.losses.binary_crossentropy({1}, tf.identity({0}), label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, smoothing, axis: tf.keras.losses.binary_crossentropy(
+            y, tf.identity(x), label_smoothing=smoothing, axis=axis
+        ),
         "Log Maximum",
         PROBABILITY,
         REALS,
@@ -220,7 +223,9 @@ PROBABILITIES = (
     ),
     _loss(
         "keras_binary_crossentropy_of_logits",
-        "tf.keras.losses.binary_crossentropy({1}, {0}, from_logits=True, label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, smoothing, axis: tf.keras.losses.binary_crossentropy(
+            y, x, from_logits=True, label_smoothing=smoothing, axis=axis
+        ),
         "Log1p",
         batching=along_axis,
         axis=axes,
@@ -229,8 +234,9 @@ PROBABILITIES = (
     # What is left of 1 is taken to the power gamma, whose derivative is infinite at 0 below 1, the second one below 2.
     _loss(
         "keras_binary_focal_crossentropy",
-        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), apply_class_balancing={balanced}, "
-        "alpha=0.25, gamma={gamma}, label_smoothing={smoothing})",
+        lambda x, y, *, balanced, gamma, smoothing: tf.keras.losses.binary_focal_crossentropy(
+            y, tf.identity(x), apply_class_balancing=balanced, alpha=0.25, gamma=gamma, label_smoothing=smoothing
+        ),
         "Log Pow Maximum",
         PROBABILITY,
         SHARE,
@@ -241,7 +247,9 @@ PROBABILITIES = (
     ),
     _loss(
         "keras_binary_focal_crossentropy_of_soft_labels",
-        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), gamma={gamma}, label_smoothing={smoothing})",
+        lambda x, y, *, gamma, smoothing: tf.keras.losses.binary_focal_crossentropy(
+            y, tf.identity(x), gamma=gamma, label_smoothing=smoothing
+        ),
         "Log Pow Maximum",
         PROBABILITY,
         PROBABILITY,
@@ -251,8 +259,9 @@ PROBABILITIES = (
     ),
     _loss(
         "keras_binary_focal_crossentropy_of_logits",
-        "tf.keras.losses.binary_focal_crossentropy({1}, {0}, apply_class_balancing={balanced}, alpha=0.25, "
-        "gamma={gamma}, from_logits=True, label_smoothing={smoothing})",
+        lambda x, y, *, balanced, gamma, smoothing: tf.keras.losses.binary_focal_crossentropy(
+            y, x, apply_class_balancing=balanced, alpha=0.25, gamma=gamma, from_logits=True, label_smoothing=smoothing
+        ),
         "Log1p Pow Sigmoid",
         REALS,
         SHARE,
@@ -263,7 +272,9 @@ PROBABILITIES = (
     # Where the sigmoid rounds to its label, 1 - 1 is taken to the power: in less than float64, from 17, 8 or 6 on.
     _of_labels(
         "keras_binary_focal_crossentropy_of_hard_labels",
-        "tf.keras.losses.binary_focal_crossentropy(tf.zeros_like({0}) + {label}, {0}, gamma={gamma}, from_logits=True)",
+        lambda x, *, label, gamma: tf.keras.losses.binary_focal_crossentropy(
+            tf.zeros_like(x) + label, x, gamma=gamma, from_logits=True
+        ),
         "Log1p Pow Sigmoid",
         label=(1.0, 0.0),
         gamma=(1.0, 0.5),
@@ -271,8 +282,9 @@ PROBABILITIES = (
     ),
     _distribution(
         "keras_categorical_crossentropy",
-        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), tf.identity({0}), "
-        "label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, axis, smoothing: tf.keras.losses.categorical_crossentropy(
+            tf.nn.softmax(y, axis=axis), tf.identity(x), label_smoothing=smoothing, axis=axis
+        ),
         "Log Maximum RealDiv",
         POSITIVE,
         REALS,
@@ -281,16 +293,18 @@ PROBABILITIES = (
     ),
     _distribution(
         "keras_categorical_crossentropy_of_logits",
-        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), {0}, from_logits=True, "
-        "label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, axis, smoothing: tf.keras.losses.categorical_crossentropy(
+            tf.nn.softmax(y, axis=axis), x, from_logits=True, label_smoothing=smoothing, axis=axis
+        ),
         "SoftmaxCrossEntropyWithLogits",
         smoothing=SMOOTHING,
         terms=1.0,
     ),
     _distribution(
         "keras_categorical_focal_crossentropy",
-        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, "
-        "label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, gamma, smoothing, axis: tf.keras.losses.categorical_focal_crossentropy(
+            y, x, alpha=0.25, gamma=gamma, label_smoothing=smoothing, axis=axis
+        ),
         "Log Pow Maximum RealDiv",
         POSITIVE,
         SHARE,
@@ -301,8 +315,9 @@ PROBABILITIES = (
     ),
     _distribution(
         "keras_categorical_focal_crossentropy_of_logits",
-        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, from_logits=True, "
-        "label_smoothing={smoothing}, axis={axis})",
+        lambda x, y, *, gamma, smoothing, axis: tf.keras.losses.categorical_focal_crossentropy(
+            y, x, alpha=0.25, gamma=gamma, from_logits=True, label_smoothing=smoothing, axis=axis
+        ),
         "Softmax Log Pow Maximum",
         REALS,
         SHARE,
@@ -312,8 +327,11 @@ PROBABILITIES = (
     ),
     _labelled(
         "keras_sparse_categorical_crossentropy",
-        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
-        "tf.identity({0}), ignore_class={ignored}))",
+        lambda x, *, labels, ignored: tf.identity(
+            tf.keras.losses.sparse_categorical_crossentropy(
+                np.broadcast_to(labels, x.shape[:-1]), tf.identity(x), ignore_class=ignored
+            )
+        ),
         "Log Maximum SparseSoftmaxCrossEntropyWithLogits",
         PROBABILITY,
         ignored=(None, 0, -1),
@@ -322,22 +340,27 @@ PROBABILITIES = (
     ),
     _labelled(
         "keras_sparse_categorical_crossentropy_of_logits",
-        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, "
-        "from_logits=True, ignore_class={ignored}))",
+        lambda x, *, labels, ignored: tf.identity(
+            tf.keras.losses.sparse_categorical_crossentropy(
+                np.broadcast_to(labels, x.shape[:-1]), x, from_logits=True, ignore_class=ignored
+            )
+        ),
         "SparseSoftmaxCrossEntropyWithLogits",
         ignored=(None, 0, -1),
         terms=1.0,
     ),
     _labelled(
         "keras_generalized_cross_entropy",
-        "tf.keras.losses.categorical_generalized_cross_entropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, q={q})",
+        lambda x, *, labels, q: tf.keras.losses.categorical_generalized_cross_entropy(
+            np.broadcast_to(labels, x.shape[:-1]), x, q=q
+        ),
         "Pow Sum",
         PROBABILITY,
         q=(0.5, 0.25, 0.9),
     ),
     _loss(
         "keras_dice",
-        "tf.keras.losses.dice({1}, {0}, axis={axis})",
+        lambda x, y, *, axis: tf.keras.losses.dice(y, x, axis=axis),
         "RealDiv Sum",
         PROBABILITY,
         SHARE,
@@ -346,7 +369,7 @@ PROBABILITIES = (
     ),
     _loss(
         "keras_tversky",
-        "tf.keras.losses.tversky({1}, {0}, alpha={alpha}, beta={beta}, axis={axis})",
+        lambda x, y, *, alpha, beta, axis: tf.keras.losses.tversky(y, x, alpha=alpha, beta=beta, axis=axis),
         "RealDiv Sum",
         PROBABILITY,
         SHARE,
@@ -362,8 +385,9 @@ PAIRS = (
     operation(
         "nn",
         "keras_circle",
-        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, remove_diagonal={removed}, gamma={gamma}, "
-        "margin={margin}))",
+        lambda x, *, labels, removed, gamma, margin: tf.identity(
+            tf.keras.losses.circle(np.array(labels), x, remove_diagonal=removed, gamma=gamma, margin=margin)
+        ),
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,
@@ -379,8 +403,17 @@ PAIRS = (
     operation(
         "nn",
         "keras_circle_of_references",
-        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, ref_labels=np.array([0, 1, 0]), "
-        "ref_embeddings={1}, remove_diagonal=False, gamma={gamma}, margin={margin}))",
+        lambda x, y, *, labels, gamma, margin: tf.identity(
+            tf.keras.losses.circle(
+                np.array(labels),
+                x,
+                ref_labels=np.array([0, 1, 0]),
+                ref_embeddings=y,
+                remove_diagonal=False,
+                gamma=gamma,
+                margin=margin,
+            )
+        ),
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,
