@@ -143,7 +143,7 @@ class _WrittenOut(ast.NodeTransformer):
         called = self.variables.get(node.func.id) if isinstance(node.func, ast.Name) else None
         if _is_lambda(called):
             return _call(called, node.args, {str(one.arg): one.value for one in node.keywords})
-        node.func = self.visit(node.func)
+        node.func = ast.Name(called.__name__) if inspect.isfunction(called) else self.visit(node.func)
         return node
 
     def _positional(self, argument: ast.expr) -> Sequence[ast.expr]:
