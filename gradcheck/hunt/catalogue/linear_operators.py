@@ -14,10 +14,10 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties_of_extremes
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR
+from gradcheck.hunt.catalogue.linalg import positive_definite, regular
 from gradcheck.hunt.catalogue.shapes import nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Form, Indices, Interval, OpSpec, Rule, unary
 
 ACTIONS = (
     *("matmul", "solve", "matmul of adjoint", "solve of adjoint"),
@@ -38,8 +38,8 @@ MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
 VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
 SMALL = Interval(-2.0, 2.0)
 
-FULL = f"tf.linalg.LinearOperatorFullMatrix({REGULAR})"
-TRIANGULAR = f"tf.linalg.LinearOperatorLowerTriangular({REGULAR})"
+full = lambda x: tf.linalg.LinearOperatorFullMatrix(regular(x))
+triangular = lambda x: tf.linalg.LinearOperatorLowerTriangular(regular(x))
 
 
 def acted(operator: Any, x: tf.Tensor, action: str) -> tf.Tensor:
@@ -137,9 +137,10 @@ def _columns(rows: Callable[[Shape], int], rank: int) -> Rule:
     return lambda shape: [((*shape[: len(shape) - rank], rows(shape), count),) for count in (1, 2)]
 
 
-def _operator(
+def _entries(
     name: str,
-    text: str,
+    acting: Form,
+    measuring: Form,
     gradients: str,
     *,
     of_measures: str = "",
@@ -160,34 +161,30 @@ def _operator(
         fields = {"shapes": square, "starts": MATRICES, **fields}
     made: Callable[..., OpSpec] = partial(operation, "linalg", **{"shapes": vector, "starts": VECTORS, **fields})
     domains = (domain, REALS) if domain is not REALS else ()
-    acting = made(
-        f"{name}_operator",
-        f"acted({text}, {{1}}, {{action}})",
+    others = _columns(rows, rank)
+    return (
+        made(f"{name}_operator", acting, gradients, *domains, others=others, action=ACTIONS),
+        made(f"{name}_operator_measure", measuring, of_measures or gradients, *domains[:1], measure=measures),
+    )
+
+
+def _operator(name: str, made: Form, gradients: str, **fields: Any) -> tuple[OpSpec, OpSpec]:
+    return _entries(
+        name,
+        lambda x, y, *, action: acted(made(x), y, action),
+        lambda x, *, measure: measured(made(x), measure),
         gradients,
-        *domains,
-        others=_columns(rows, rank),
-        action=ACTIONS,
+        **fields,
     )
-    measured = made(
-        f"{name}_operator_measure",
-        f"measured({text}, {{measure}})",
-        of_measures or gradients,
-        *domains[:1],
-        measure=measures,
-    )
-    return acting, measured
 
 
 # The adjoint of one of complex numbers is always an operator of complex64.
 _spectrum = partial(
     _operator, gradients="Mul", rank=1, measures=OWN_MEASURES, dtypes=("complex128",), result="complex128", domain=SMALL
 )
-REAL_SPECTRUM = "({0}, input_output_dtype=tf.complex128)"
-CIRCULANT = "(tf.exp({0}), input_output_dtype=tf.complex128)"
-
 _diagonal = partial(
     _operator,
-    text="tf.linalg.LinearOperatorDiag({0})",
+    made=lambda x: tf.linalg.LinearOperatorDiag(x),
     gradients="Mul",
     of_measures="MatrixDiagV3",
     rank=1,
@@ -195,7 +192,7 @@ _diagonal = partial(
 )
 _householder = partial(
     _operator,
-    text="tf.linalg.LinearOperatorHouseholder({0})",
+    made=lambda x: tf.linalg.LinearOperatorHouseholder(x),
     gradients="Rsqrt",
     rank=1,
     measures=("to_dense", "diag_part"),
@@ -205,43 +202,54 @@ _householder = partial(
 PARAMETERIZED = (
     *_diagonal("diagonal", measures=(*MEASURES, "eigvals")),
     *_diagonal("complex_diagonal", **COMPLEX),
-    *_operator("full_matrix", FULL, "MatrixSolve", of_measures="Sin"),
+    *_operator("full_matrix", full, "MatrixSolve", of_measures="Sin"),
     *_operator(
         "positive_definite",
-        f"tf.linalg.LinearOperatorFullMatrix({POSITIVE_DEFINITE}, is_self_adjoint=True, is_positive_definite=True)",
+        lambda x: tf.linalg.LinearOperatorFullMatrix(
+            positive_definite(x), is_self_adjoint=True, is_positive_definite=True
+        ),
         "Cholesky",
         measures=(*MEASURES, "cholesky"),
     ),
-    *_operator("lower_triangular", TRIANGULAR, "MatrixBandPart", of_measures="MatrixDiagPartV3"),
-    *_operator("adjoint", f"tf.linalg.LinearOperatorAdjoint({FULL})", "MatrixSolve", of_measures="Sin"),
-    *_operator("inversion", f"tf.linalg.LinearOperatorInversion({FULL})", "MatrixSolve", of_measures="Sin"),
-    *_operator("composition", f"tf.linalg.LinearOperatorComposition([{FULL}, {TRIANGULAR}])", "MatrixBandPart"),
+    *_operator("lower_triangular", triangular, "MatrixBandPart", of_measures="MatrixDiagPartV3"),
+    *_operator("adjoint", lambda x: tf.linalg.LinearOperatorAdjoint(full(x)), "MatrixSolve", of_measures="Sin"),
+    *_operator("inversion", lambda x: tf.linalg.LinearOperatorInversion(full(x)), "MatrixSolve", of_measures="Sin"),
+    *_operator(
+        "composition", lambda x: tf.linalg.LinearOperatorComposition([full(x), triangular(x)]), "MatrixBandPart"
+    ),
     *_operator(
         "block_diagonal",
-        f"tf.linalg.LinearOperatorBlockDiag([{FULL}, {TRIANGULAR}])",
+        lambda x: tf.linalg.LinearOperatorBlockDiag([full(x), triangular(x)]),
         "MatrixBandPart",
         rows=lambda shape: 2 * shape[-1],
     ),
     *_operator(
         "block_lower_triangular",
-        f"tf.linalg.LinearOperatorBlockLowerTriangular([[{FULL}], [tf.linalg.LinearOperatorFullMatrix({{0}}), "
-        f"{TRIANGULAR}]])",
+        lambda x: tf.linalg.LinearOperatorBlockLowerTriangular(
+            [[full(x)], [tf.linalg.LinearOperatorFullMatrix(x), triangular(x)]]
+        ),
         "MatrixBandPart",
         rows=lambda shape: 2 * shape[-1],
     ),
     *_operator(
         "kronecker",
-        f"tf.linalg.LinearOperatorKronecker([{FULL}, {TRIANGULAR}])",
+        lambda x: tf.linalg.LinearOperatorKronecker([full(x), triangular(x)]),
         "MatrixBandPart",
         rows=lambda shape: shape[-1] ** 2,
         starts=((2, 2), (1, 1)),
     ),
-    *_operator("updated", "updated({0}, {symmetric})", "Sin", symmetric=BOOL),
+    *_entries(
+        "updated",
+        lambda x, y, *, symmetric, action: acted(updated(x, symmetric), y, action),
+        lambda x, *, symmetric, measure: measured(updated(x, symmetric), measure),
+        "Sin",
+        symmetric=BOOL,
+    ),
     *_householder("householder"),
     *_householder("complex_householder", **COMPLEX),
     *_operator(
         "scaled_identity",
-        "tf.linalg.LinearOperatorScaledIdentity(2, {0})",
+        lambda x: tf.linalg.LinearOperatorScaledIdentity(2, x),
         "Mul",
         rank=0,
         measures=(*MEASURES, "eigvals"),
@@ -250,10 +258,10 @@ PARAMETERIZED = (
         shapes=unary,
         starts=((), (2,)),
     ),
-    *_spectrum("circulant", f"tf.linalg.LinearOperatorCirculant{CIRCULANT}"),
+    *_spectrum("circulant", lambda x: tf.linalg.LinearOperatorCirculant(tf.exp(x), input_output_dtype=tf.complex128)),
     *_spectrum(
         "circulant_2d",
-        f"tf.linalg.LinearOperatorCirculant2D{CIRCULANT}",
+        lambda x: tf.linalg.LinearOperatorCirculant2D(tf.exp(x), input_output_dtype=tf.complex128),
         rank=2,
         shapes=nonempty_matrix,
         rows=lambda shape: math.prod(shape[-2:]),
@@ -261,17 +269,17 @@ PARAMETERIZED = (
     ),
     *_spectrum(
         "circulant_3d",
-        f"tf.linalg.LinearOperatorCirculant3D{CIRCULANT}",
+        lambda x: tf.linalg.LinearOperatorCirculant3D(tf.exp(x), input_output_dtype=tf.complex128),
         rank=3,
         shapes=nonempty_matrix,
         when=lambda shape: len(shape) == 3,
         rows=math.prod,
         starts=((1, 2, 2), (2, 1, 1)),
     ),
-    *_operator("toeplitz", "toeplitz({0})", "Sin", rank=1),
+    *_operator("toeplitz", toeplitz, "Sin", rank=1),
     *_operator(
         "tridiagonal",
-        "tf.linalg.LinearOperatorTridiag(tf.sin({0}) + np.array([[0.0], [3.0], [0.0]]), 'compact')",
+        lambda x: tf.linalg.LinearOperatorTridiag(tf.sin(x) + np.array([[0.0], [3.0], [0.0]]), "compact"),
         "Sin",
         shapes=nonempty_matrix,
         when=lambda shape: shape[-2] == 3,
@@ -279,7 +287,7 @@ PARAMETERIZED = (
     ),
     *_operator(
         "tridiagonal_matrix",
-        f"tf.linalg.LinearOperatorTridiag({REGULAR}, 'matrix')",
+        lambda x: tf.linalg.LinearOperatorTridiag(regular(x), "matrix"),
         "Sin",
         when=lambda shape: shape[-1] > 1,
         starts=((2, 2), (3, 3), (2, 2, 2)),
@@ -297,13 +305,13 @@ METHODS = (
     # Other operators add their matrix.
     _of_vector(
         "diagonal_operator_added",
-        "tf.linalg.LinearOperatorDiag({0}).add_to_tensor({1})",
+        lambda x, y: tf.linalg.LinearOperatorDiag(x).add_to_tensor(y),
         "MatrixSetDiagV3",
         others=lambda shape: [((*shape, shape[-1]),)],
     ),
     _of_vector(
         "scaled_identity_operator_added",
-        "tf.linalg.LinearOperatorScaledIdentity(2, {0}).add_to_tensor({1})",
+        lambda x, y: tf.linalg.LinearOperatorScaledIdentity(2, x).add_to_tensor(y),
         "MatrixSetDiagV3",
         shapes=unary,
         others=lambda shape: [((*shape, 2, 2),)],
@@ -311,17 +319,20 @@ METHODS = (
     ),
     _of_matrix(
         "adjoint_operator_added",
-        "tf.linalg.LinearOperatorAdjoint(tf.linalg.LinearOperatorFullMatrix({0})).add_to_tensor({1})",
+        lambda x, y: tf.linalg.LinearOperatorAdjoint(tf.linalg.LinearOperatorFullMatrix(x)).add_to_tensor(y),
         "Transpose",
         others=lambda shape: [(shape,)],
     ),
-    _condition_of_spectrum("diagonal_operator_condition", "condition(tf.linalg.LinearOperatorDiag({0}), {view})"),
     _condition_of_spectrum(
-        "circulant_operator_condition", f"condition(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{view}})"
+        "diagonal_operator_condition", lambda x, *, view: condition(tf.linalg.LinearOperatorDiag(x), view)
+    ),
+    _condition_of_spectrum(
+        "circulant_operator_condition",
+        lambda x, *, view: condition(tf.linalg.LinearOperatorCirculant(x, input_output_dtype=tf.complex128), view),
     ),
     _condition_of_spectrum(
         "circulant_2d_operator_condition",
-        f"condition(tf.linalg.LinearOperatorCirculant2D{REAL_SPECTRUM}, {{view}})",
+        lambda x, *, view: condition(tf.linalg.LinearOperatorCirculant2D(x, input_output_dtype=tf.complex128), view),
         shapes=nonempty_matrix,
         starts=((2, 2), (1, 2)),
         kinks=partial(_from_extreme_ties, depth=2),
@@ -329,24 +340,29 @@ METHODS = (
     ),
     _of_matrix(
         "full_matrix_operator_condition",
-        "condition(tf.linalg.LinearOperatorFullMatrix(apart({0})), {view})",
+        lambda x, *, view: condition(tf.linalg.LinearOperatorFullMatrix(apart(x)), view),
         "Svd",
         view=VIEWS,
     ),
     _of_matrix(
         "self_adjoint_operator_measure",
-        "measured(self_adjoint({0}, {form}), {measure})",
+        lambda x, *, form, measure: measured(self_adjoint(x, form), measure),
         "Sin",
         form=SELF_ADJOINT,
         measure=("eigvals", "cond", "determinant", "log_abs_determinant", "cholesky", "inverse"),
         starts=((2, 2), (1, 1), (2, 2, 2)),
     ),
     _of_matrix(
-        "composition_operator_cholesky", "gram({0}).cholesky().to_dense()", "MatrixBandPart", singular=_from_no_sign
+        "composition_operator_cholesky",
+        lambda x: gram(x).cholesky().to_dense(),
+        "MatrixBandPart",
+        singular=_from_no_sign,
     ),
     _of_vector(
         "circulant_operator_of_real",
-        f"tf.cast(measured(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{measure}}), tf.complex128)",
+        lambda x, *, measure: tf.cast(
+            measured(tf.linalg.LinearOperatorCirculant(x, input_output_dtype=tf.complex128), measure), tf.complex128
+        ),
         "Cast",
         result="complex128",
         singular=_from_singular,
@@ -355,18 +371,18 @@ METHODS = (
     # Elements of 0, which other operators of triangles, multiples and products do not have.
     _determinant(
         "lower_triangular_operator_determinant",
-        "tf.linalg.LinearOperatorLowerTriangular(tf.linalg.diag({0})).determinant()",
+        lambda x: tf.linalg.LinearOperatorLowerTriangular(tf.linalg.diag(x)).determinant(),
     ),
     # Of one element its powers are first powers, as is that of an identity of one row.
     _determinant(
         "kronecker_operator_determinant",
-        "tf.linalg.LinearOperatorKronecker([tf.linalg.LinearOperatorDiag({0})] * 2).determinant()",
+        lambda x: tf.linalg.LinearOperatorKronecker([tf.linalg.LinearOperatorDiag(x)] * 2).determinant(),
         when=lambda shape: shape[-1] > 1,
         starts=((2,), (3,), (2, 2)),
     ),
     _of_vector(
         "scaled_identity_operator_determinant",
-        "tf.linalg.LinearOperatorScaledIdentity({size}, {0}).determinant()",
+        lambda x, *, size: tf.linalg.LinearOperatorScaledIdentity(size, x).determinant(),
         "Pow",
         shapes=unary,
         starts=((), (2,)),
@@ -380,12 +396,14 @@ LINEAR_OPERATORS = (
     *PARAMETERIZED,
     _constant(
         "identity_operator",
-        "acted(tf.linalg.LinearOperatorIdentity({0}.shape[-2], dtype=tf.float64), {0}, {action})",
+        lambda x, *, action: acted(tf.linalg.LinearOperatorIdentity(x.shape[-2], dtype=tf.float64), x, action),
         action=ACTIONS,
     ),
     _constant(
         "permutation_operator",
-        "acted(tf.linalg.LinearOperatorPermutation({permutation}, tf.float64), {0}, {action})",
+        lambda x, *, permutation, action: acted(
+            tf.linalg.LinearOperatorPermutation(permutation, tf.float64), x, action
+        ),
         "GatherV2",
         permutation=lambda shape: Indices(shape[-2], shape[-2], distinct=True),
         action=ACTIONS,
