@@ -107,8 +107,9 @@ def _call(function: Function, arguments: Sequence[ast.expr], keywords: Mapping[s
     if not _is_lambda(function):
         named = [ast.keyword(name, value) for name, value in keywords.items()]
         return ast.Call(ast.Name(function.__name__), list(arguments), named)
-    given = inspect.signature(function).bind(*arguments, **keywords).arguments
-    body: ast.expr = _WrittenOut(given, _variables(function)).visit(copy.deepcopy(node_of(function).body))
+    given = inspect.signature(function).bind(*arguments, **keywords)
+    given.apply_defaults()  # nothing for `*others` and `**ways`, where nothing is left
+    body: ast.expr = _WrittenOut(given.arguments, _variables(function)).visit(copy.deepcopy(node_of(function).body))
     return body
 
 
