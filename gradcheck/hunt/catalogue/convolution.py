@@ -180,7 +180,7 @@ CONVOLUTIONS = (
         batched=lambda x, filters, *, padding: tf.concat(
             [
                 convolved_points(images, own, stride=1, padding=padding)
-                for images, own in zip(tf.split(x, 2, -1), tf.split(filters, 2, -1))
+                for images, own in zip(tf.split(x, 2, -1), tf.split(filters, 2, -1), strict=True)
             ],
             -1,
         ),

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import in_batch, operation, sum_of_squares, tf
+from gradcheck.hunt.catalogue.language import added_up, float32, multiples, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, Form, OpSpec, Rule, Shapes
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
@@ -23,9 +23,9 @@ STRIDES, PADDINGS, COUNTS = (1, 2), ("VALID", "SAME"), (1, 2)
 
 _nn = partial(operation, "nn")
 on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
-_pool = partial(on_images, batching=in_batch, count=COUNTS)
+_pool = partial(on_images, in_batch=True, count=COUNTS)
 on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
-_pool_volumes = partial(on_volumes, batching=in_batch, padding=PADDINGS, count=COUNTS, rtol=1e-6)
+_pool_volumes = partial(on_volumes, in_batch=True, padding=PADDINGS, count=COUNTS, rtol=1e-6)
 
 
 def margins(lengths: Any, stride: Any, padding: str, rate: Any = 1) -> list[tuple[int, int]]:
@@ -221,15 +221,11 @@ def of_max_pooling(
 OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
 
 
-def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
-    source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
-    if "reference" in fields:
-        source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
-        source = f"tf.cast({source}, tf.float64)"
+def _of_max_pooling(name: str, form: Form, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
     return _nn(
         name,
-        source,
-        batching=in_batch,
+        form,
+        in_batch=True,
         others=others,
         windows=windows_of if others is one_a_window else OF_ANOTHER_SIZE,
         **_leaping(leaps),
@@ -253,33 +249,48 @@ def _cell_ties(x: Array, overlapping: bool, pseudo: bool, **_others: Any) -> Arr
 
 _of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
 _of_volumes = partial(_of_max_pooling, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, rtol=1e-6)
-WINDOWS = "ksize=[1, 2, 2, 1], strides=[1, {stride}, {stride}, 1], padding={padding}"
-IN_VOLUMES = "ksize=[1, 2, 2, 2, 1], strides=[1, {stride}, {stride}, {stride}, 1], padding={padding}"
+
+_unequal = partial(
+    _nn,
+    shapes=at_least(3, 3, 1),
+    starts=((3, 3, 1), (4, 3, 2)),
+    in_batch=True,
+    ksize=((3, 3), (1, 2), (3, 1)),
+    stride=((1, 1), (2, 1), (1, 3)),
+    padding=PADDINGS,
+    count=COUNTS,
+)
 
 POOLING = (
     _pool(
         "avg_pool2d",
-        "added_up(tf.nn.avg_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(tf.nn.avg_pool2d(multiples(x, count), 2, stride, padding), count),
         "AvgPool",
     ),
     _pool(
         "max_pool2d",
-        "added_up(tf.nn.max_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(tf.nn.max_pool2d(multiples(x, count), 2, stride, padding), count),
         "MaxPool",
         kinks=window_ties,
     ),
     _pool(
         "max_pool_with_argmax",
-        "added_up(tf.nn.max_pool_with_argmax(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}, "
-        "include_batch_in_index={batched_index})[0], {count})[0]",
+        lambda x, *, count, stride, padding, batched_index: added_up(
+            tf.nn.max_pool_with_argmax(multiples(x, count), 2, stride, padding, include_batch_in_index=batched_index)[
+                0
+            ],
+            count,
+        ),
         "MaxPoolWithArgmax",
         batched_index=BOOL,
         kinks=window_ties,
     ),
     _pool_volumes(
         "avg_pool3d",
-        "tf.cast(added_up(tf.nn.avg_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, ksize, stride, padding: tf.cast(
+            added_up(tf.nn.avg_pool3d(tf.cast(multiples(x, count), tf.float32), ksize, stride, padding), count),
+            tf.float64,
+        ),
         "AvgPool3D",
         ksize=(2, (1, 2, 2), (2, 1, 2)),
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
@@ -287,16 +298,19 @@ POOLING = (
     ),
     _pool_volumes(
         "max_pool3d",
-        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "2, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, stride, padding: tf.cast(
+            added_up(tf.nn.max_pool3d(tf.cast(multiples(x, count), tf.float32), 2, stride, padding), count), tf.float64
+        ),
         "MaxPool3D",
         kinks=window_ties,
         reference=largest_in_volumes,
     ),
     _pool_volumes(
         "max_pool3d_unequal",
-        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, ksize, stride, padding: tf.cast(
+            added_up(tf.nn.max_pool3d(tf.cast(multiples(x, count), tf.float32), ksize, stride, padding), count),
+            tf.float64,
+        ),
         "MaxPool3D",
         ksize=((1, 2, 2), (2, 1, 2)),
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
@@ -305,42 +319,95 @@ POOLING = (
     ),
     _pool(
         "max_pool_v2",
-        "added_up(tf.raw_ops.MaxPoolV2(input=multiples({0}[tf.newaxis], {count}), " + WINDOWS + "), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(
+            tf.raw_ops.MaxPoolV2(
+                input=multiples(x, count), ksize=[1, 2, 2, 1], strides=[1, stride, stride, 1], padding=padding
+            ),
+            count,
+        ),
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window),
-    _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
-    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
+    _of_images(
+        "max_pool_grad",
+        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGrad, x, values, windows),
+        gradients="MaxPoolGrad",
+        leaps=_not_zero,
+        others=one_a_window,
+    ),
+    _of_images(
+        "max_pool_grad_v2",
+        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradV2, x, values, windows),
+        gradients="MaxPoolGradV2",
+        leaps=_not_zero,
+        others=one_a_window,
+    ),
+    _of_images(
+        "max_pool_grad_grad",
+        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradGrad, x, values, windows),
+        gradients="MaxPoolGradGrad",
+        leaps=_differ_at_the_largest_two,
+        others=alike,
+    ),
     _of_volumes(
-        "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
+        "max_pool3d_grad",
+        lambda x, values, *, windows: tf.cast(
+            of_max_pooling(tf.raw_ops.MaxPool3DGrad, *float32(x, values), windows), tf.float64
+        ),
+        gradients="MaxPool3DGrad",
+        leaps=_not_zero,
+        others=one_a_window,
+        reference=put_at_largest,
+    ),
+    _of_volumes(
+        "max_pool3d_grad_grad",
+        lambda x, values, *, windows: tf.cast(
+            of_max_pooling(tf.raw_ops.MaxPool3DGradGrad, *float32(x, values), windows), tf.float64
+        ),
+        gradients="MaxPool3DGradGrad",
+        leaps=_differ_at_the_largest_two,
+        others=alike,
+        reference=taken_at_largest,
     ),
     on_images(
         "avg_pool_grad",
-        "tf.raw_ops.AvgPoolGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
-        "grad={0}[tf.newaxis], " + WINDOWS + ")[0]",
+        lambda x, *, stride, padding: tf.raw_ops.AvgPoolGrad(
+            orig_input_shape=unpooled(x.shape, stride, padding),
+            grad=x,
+            ksize=[1, 2, 2, 1],
+            strides=[1, stride, stride, 1],
+            padding=padding,
+        ),
         shapes=at_least(1, 1, 1),
-        batching=in_batch,
+        in_batch=True,
     ),
     on_volumes(
         "avg_pool3d_grad",
-        "tf.cast(tf.raw_ops.AvgPool3DGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
-        "grad=tf.cast({0}[tf.newaxis], tf.float32), " + IN_VOLUMES + ")[0], tf.float64)",
+        lambda x, *, stride, padding: tf.cast(
+            tf.raw_ops.AvgPool3DGrad(
+                orig_input_shape=unpooled(x.shape, stride, padding),
+                grad=tf.cast(x, tf.float32),
+                ksize=[1, 2, 2, 2, 1],
+                strides=[1, stride, stride, stride, 1],
+                padding=padding,
+            ),
+            tf.float64,
+        ),
         shapes=at_least(1, 1, 1, 1),
         starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
         padding=PADDINGS,
-        batching=in_batch,
+        in_batch=True,
         reference=spread_means,
         rtol=1e-6,
     ),
     _nn(
         "fractional_max_pool",
-        "added_up(in_random_cells(tf.raw_ops.FractionalMaxPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}).output, {count})[0]",
+        lambda x, *, count, overlapping, pseudo: added_up(
+            in_random_cells(tf.raw_ops.FractionalMaxPool, multiples(x, count), overlapping, pseudo).output, count
+        ),
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
-        batching=in_batch,
+        in_batch=True,
         overlapping=BOOL,
         pseudo=BOOL,
         count=COUNTS,
@@ -348,41 +415,40 @@ POOLING = (
     ),
     _nn(
         "fractional_avg_pool",
-        "added_up(in_random_cells(tf.raw_ops.FractionalAvgPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}).output, {count})[0]",
+        lambda x, *, count, overlapping, pseudo: added_up(
+            in_random_cells(tf.raw_ops.FractionalAvgPool, multiples(x, count), overlapping, pseudo).output, count
+        ),
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
-        batching=in_batch,
+        in_batch=True,
         overlapping=BOOL,
         pseudo=BOOL,
         count=COUNTS,
     ),
     _nn(
         "max_pool2d_padded",
-        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, [[0, 0], [1, {below}], [0, 1], [0, 0]])[0]",
+        lambda x, *, stride, below: tf.nn.max_pool2d(x, 2, stride, [[0, 0], [1, below], [0, 1], [0, 0]]),
         "MaxPool",
         shapes=at_least(2, 2, 1),
         starts=IMAGES,
-        batching=in_batch,
+        in_batch=True,
         stride=STRIDES,
         below=(0, 1),
         kinks=_padded_ties,
     ),
-    *(
-        _nn(
-            f"{kind}_pool2d_unequal",
-            f"added_up(tf.nn.{kind}_pool2d(multiples({{0}}[tf.newaxis], {{count}}), "
-            "{ksize}, {stride}, {padding}), {count})[0]",
-            gradient,
-            shapes=at_least(3, 3, 1),
-            starts=((3, 3, 1), (4, 3, 2)),
-            batching=in_batch,
-            ksize=((3, 3), (1, 2), (3, 1)),
-            stride=((1, 1), (2, 1), (1, 3)),
-            padding=PADDINGS,
-            count=COUNTS,
-            kinks=kinks,
-        )
-        for kind, gradient, kinks in (("avg", "AvgPool", None), ("max", "MaxPool", window_ties))
+    _unequal(
+        "avg_pool2d_unequal",
+        lambda x, *, ksize, stride, padding, count: added_up(
+            tf.nn.avg_pool2d(multiples(x, count), ksize, stride, padding), count
+        ),
+        "AvgPool",
+    ),
+    _unequal(
+        "max_pool2d_unequal",
+        lambda x, *, ksize, stride, padding, count: added_up(
+            tf.nn.max_pool2d(multiples(x, count), ksize, stride, padding), count
+        ),
+        "MaxPool",
+        kinks=window_ties,
     ),
 )
