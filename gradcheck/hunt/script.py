@@ -16,9 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gradcheck.autodiff import mode as modes
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
-from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS  # noqa
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import FIELD
 from gradcheck.hunt.printed_calls import definitions_of, printed_call
 from gradcheck.hunt.registry import REGISTERED, own_among
 
@@ -82,8 +81,7 @@ def to_python(
     referred = any(spec.reference for spec in specs)
     own = own_among(spec.name for spec in specs)
     printed = (spec for spec in specs if spec.name not in REGISTERED)
-    forms = [form for spec in printed for form in (spec.source, spec.reference)]
-    definitions = list(definitions_of(one for form in forms if form is not None for one in _called(form)))
+    definitions = list(definitions_of(form for spec in printed for form in (spec.source, spec.reference)))
     result = specs[-1].result if specs else graph.inputs[-1].dtype
     vectors = direction or [np.ones(value.shape) for value in graph.inputs]
     single = any(value.dtype == "float32" for value in graph.inputs)
@@ -112,12 +110,6 @@ def to_python(
     )
 
 
-def _called(form):
-    if not isinstance(form, str):
-        return [form]
-    return [FUNCTIONS[word] for word in re.findall(r"(?<![.\w])\w+", form) if word in FUNCTIONS]
-
-
 def variables(graph: Graph) -> list[str]:
     """The variable of each position in the script: x or x1, x2, … for inputs, y or y1, y2, … for nodes."""
     return [
@@ -132,10 +124,6 @@ def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> 
     spec = CATALOGUE[node.op]
     form = spec.reference if reference and spec.reference else spec.source
     parents = [names[parent] for parent in node.parents]
-    if isinstance(form, str):
-        values = {name: repr(value) for name, value in node.attrs}
-        values.update({str(place): parent for place, parent in enumerate(parents)})
-        return FIELD.sub(lambda match: values[match[1]], form)
     if not spec.in_batch or form is spec.reference:
         return printed_call(form, parents, node.attributes)
     text = printed_call(form, [f"{parent}[tf.newaxis]" for parent in parents], node.attributes)

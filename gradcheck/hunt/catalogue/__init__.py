@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from gradcheck.hunt.catalogue import (
     arrays,
@@ -31,7 +30,6 @@ from gradcheck.hunt.catalogue import (
     keras_ops,
     keras_signal,
     keras_statistics,
-    language,
     layers,
     linalg,
     linear_operators,
@@ -94,38 +92,3 @@ def by_name(groups: Iterable[Iterable[OpSpec]]) -> dict[str, OpSpec]:
 
 
 CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: value
-    for module in (
-        channels_first,
-        colours,
-        containers,
-        contractions,
-        control_flow,
-        convolution,
-        convolution_forms,
-        embeddings,
-        gather_scatter,
-        image_quality,
-        images,
-        keras_layers,
-        language,
-        layers,
-        linalg,
-        linear_operators,
-        mapping,
-        matrix_functions,
-        pooling,
-        quantization,
-        ragged,
-        random,
-        rearrangements,
-        sparse,
-        tensorflow_1,
-    )
-    for name, value in vars(module).items()
-    if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")
-}
-"""What the texts of operations may call, besides `tf` and `np`."""

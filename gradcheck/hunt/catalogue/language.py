@@ -1,7 +1,14 @@
 """What the catalogue's entries and functions are written with.
 
-Functions of the catalogue are printed into reproduction scripts: they may use `tf`, `np`, `functools`, builtins and one
-another, and nothing else. The text of an operation may call them.
+An operation is a function, its arguments by position and its attributes as keywords, so that linters, type checkers and
+"go to definition" see it: a lambda where one expression says it, also if that only calls a public function, as reading
+the catalogue must not load TensorFlow. It is called as it is. Its forms for points are functions of it, such as
+`along_axis`, which know it by its parameters alone, or stand beside it; of an operation on batches it is the form for
+one point that is made.
+
+Scripts print the operations, and must not depend on the project. A lambda is written out there, with variables and
+literals in the places of its parameters and of the constants that it names, and so is a lambda that it calls. A `def`
+is printed and called: it may use `tf`, `np`, `functools`, builtins and other such functions, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +17,6 @@ import dis
 import functools
 import inspect
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -18,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Formula, Indices, Interval, OpSpec, Rule, attribute_names, unary
+from gradcheck.hunt.opspec import Attribute, Choice, Form, Indices, Interval, OpSpec, Rule, attribute_names, unary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -38,7 +44,6 @@ __all__ = [
     "behind_points",
     "compiled_by_xla",
     "float32",
-    "in_batch",
     "multiples",
     "of_ranks",
     "of_unknown_dimensions",
@@ -51,41 +56,37 @@ __all__ = [
     "traced",
 ]
 
-ARGUMENT = re.compile(r"\{(\d+)\}")
-
 Offer: TypeAlias = Attribute | Iterable[Any]
 
 
 def operation(
     family: str,
     name: str,
-    source: Formula,
+    source: Form,
     gradients: str = "",
     *domains: Interval,
     shapes: Rule = unary,
     when: Callable[[Shape], object] | None = None,
     others: Rule | None = None,
-    batching: Callable[[str], str] | None = None,
+    batching: Callable[[Form], Form] | None = None,
     **fields: Any,
 ) -> OpSpec:
     """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
 
-    `gradients` are names with blanks between; where there are none, those of the raw operations in the source. Without
-    `domains` the arguments are real. An attribute that the source names is declared under that name: literals, the
-    simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first shape
-    has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not follow
-    from `shapes`. `batching` makes the text of `batched` from that of the source, unless `batched` is given.
+    `gradients` are names with blanks between; where there are none, those of the raw operations that the source calls.
+    Without `domains` the arguments are real. An attribute that the source takes is declared under that name: literals,
+    the simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first
+    shape has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not
+    follow from `shapes`. `batching` makes `batched` from the source, unless `batched` is given.
 
-    >>> power = operation("math", "power", "{0} ** {exponent}", "Pow", exponent=(2.0, 3.0))
+    >>> power = operation("math", "power", lambda x, *, exponent: x**exponent, "Pow", exponent=(2.0, 3.0))
     >>> power.attributes((2,))
     {'exponent': Choice(values=(2.0, 3.0))}
     """
     offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
     if offers:
         fields["attributes"] = _attributes(offers)
-    if batching and callable(source) and not fields.get("in_batch"):
-        fields.setdefault("batched", batching(source))
-    elif batching and isinstance(source, str) and batching(source) != source:
+    if batching:
         fields.setdefault("batched", batching(source))
     if domains:
         fields["domains"] = domains
@@ -93,20 +94,14 @@ def operation(
     if others:
         rule = only_if(rule, lambda shape: [(shape, *rest) for rest in others(shape)])
     registered = gradients.split() or _raw_operations(source)
-    return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
+    arity = len(inspect.signature(source).parameters) - len(attribute_names(source))
+    return OpSpec(name, source, tuple(registered), family, arity=arity, shapes=rule, **fields)
 
 
-def _raw_operations(source: Formula) -> list[str]:
-    if isinstance(source, str):
-        return re.findall(r"tf\.raw_ops\.(\w+)", source)
+def _raw_operations(source: Form) -> list[str]:
+    """The names behind `tf.raw_ops` in a function itself, in order."""
     names = [step.argval for step in dis.get_instructions(source)]
     return [name for before, name in itertools.pairwise(names) if before == "raw_ops"]
-
-
-def _arity(source: Formula) -> int:
-    if isinstance(source, str):
-        return 1 + max(map(int, ARGUMENT.findall(source)))
-    return len(inspect.signature(source).parameters) - len(attribute_names(source))
 
 
 def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[..., Mapping[str, Attribute]]:
@@ -117,38 +112,27 @@ def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[
     return attributes
 
 
-def points_last(source):
-    """The operation with the points of every argument moved behind its other dimensions, and back at the end.
+def points_last(form: Form) -> Form:
+    """The form with the points of every argument moved behind its other dimensions, and back to the front at the end.
 
     It serves operations that leave trailing dimensions alone.
     """
-    if not isinstance(source, str):
 
-        def moved(*points: tf.Tensor, **ways: Any) -> tf.Tensor:
-            behind = [tf.experimental.numpy.moveaxis(each, 0, -1) for each in points]
-            return tf.experimental.numpy.moveaxis(source(*behind, **ways), -1, 0)
+    def moved(*points: tf.Tensor, **attributes: Any) -> tf.Tensor:
+        behind = [tf.experimental.numpy.moveaxis(each, 0, -1) for each in points]
+        return tf.experimental.numpy.moveaxis(form(*behind, **attributes), -1, 0)
 
-        return moved
-    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
-    return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
+    return moved
 
 
-def rows_first(source):
-    """The operation with the points and the first other dimension of every argument exchanged, and back at the end."""
-    if not isinstance(source, str):
+def rows_first(form: Form) -> Form:
+    """The form with the points and the first other dimension of every argument exchanged, and back at the end."""
 
-        def exchanged(*points: tf.Tensor, **ways: Any) -> tf.Tensor:
-            rows = [tf.experimental.numpy.swapaxes(each, 0, 1) for each in points]
-            return tf.experimental.numpy.swapaxes(source(*rows, **ways), 0, 1)
+    def exchanged(*points: tf.Tensor, **attributes: Any) -> tf.Tensor:
+        rows = [tf.experimental.numpy.swapaxes(each, 0, 1) for each in points]
+        return tf.experimental.numpy.swapaxes(form(*rows, **attributes), 0, 1)
 
-        return exchanged
-    exchanged = ARGUMENT.sub(r"tf.experimental.numpy.swapaxes({\1}, 0, 1)", source)
-    return f"tf.experimental.numpy.swapaxes({exchanged}, 0, 1)"
-
-
-def in_batch(source: str) -> str:
-    before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
-    return before + after
+    return exchanged
 
 
 def multiples(x: tf.Tensor, count: int) -> tf.Tensor:
@@ -173,18 +157,14 @@ def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list
     return [one + (one >= 0) for one in axes]
 
 
-def reduces_points(source):
-    """The reduction over `axis` for points."""
-    if not isinstance(source, str):
-        return lambda x, *others, axis, **ways: source(x, *others, axis=behind_points(axis, x), **ways)
-    return source.replace("{axis}", "behind_points({axis}, {0})")
+def reduces_points(form: Form) -> Form:
+    """A reduction over `axis`, for points."""
+    return lambda x, *others, axis, **attributes: form(x, *others, axis=behind_points(axis, x), **attributes)
 
 
-def along_axis(source):
-    """The operation along one `axis` for points."""
-    if not isinstance(source, str):
-        return lambda *points, axis, **ways: source(*points, axis=axis + (axis >= 0), **ways)
-    return source.replace("{axis}", "{axis} + ({axis} >= 0)")
+def along_axis(form: Form) -> Form:
+    """An operation along one `axis`, for points."""
+    return lambda *points, axis, **attributes: form(*points, axis=axis + (axis >= 0), **attributes)
 
 
 @functools.cache
