@@ -70,8 +70,8 @@ REAL_RESULTS = (
 )
 
 
-bounded_dominant = lambda x: bounded(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
-bounded_regular = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded_dominant: Form = lambda x: bounded(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded_regular: Form = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
 OF_REGULAR: dict[str, Form] = {
     "log_determinant": lambda x: tf.linalg.slogdet(bounded_dominant(x))[1],
     "inverse": lambda x, *, adjoint: tf.linalg.inv(bounded_dominant(x), adjoint=adjoint),

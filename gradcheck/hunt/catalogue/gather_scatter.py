@@ -271,7 +271,7 @@ def _unsorted(name: str, fold: Form, gradients: str, **fields: Any) -> OpSpec:
 
 def _of_places(name: str, fold: Form, gradient: str) -> OpSpec:
     """Segments of which some are empty, of elements whose places have two dimensions."""
-    source = lambda x, *, ids: fold(x, np.reshape(ids, x.shape[:2]), max(ids) + 3)
+    source: Form = lambda x, *, ids: fold(x, np.reshape(ids, x.shape[:2]), max(ids) + 3)
     return _segments(
         f"unsorted_segment_{name}_of_places",
         source,

@@ -243,11 +243,11 @@ _back = partial(
     _batch_norm, others=lambda shape: [(shape[-1:], shape)], part=(0, 1, 2), reference=batch_norm_back_formula
 )
 
-centred = lambda x: x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
-with_fixed_moments = lambda form, x, scale, offset: form(
+centred: Form = lambda x: x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
+with_fixed_moments: Form = lambda form, x, scale, offset: form(
     x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0
 )
-unscaled = lambda x: trained_batch_norm(x, tf.ones([x.shape[-1]]), tf.zeros([x.shape[-1]]))
+unscaled: Form = lambda x: trained_batch_norm(x, tf.ones([x.shape[-1]]), tf.zeros([x.shape[-1]]))
 
 NORMALIZATIONS = (
     _batch_norm(

@@ -12,19 +12,19 @@ from gradcheck.hunt.catalogue.distances import gap_of_abscissa, gaps_of_eigenval
 from gradcheck.hunt.catalogue.language import of_unknown_dimensions, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix, restacked, several, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, Form, Shapes
 
-symmetric = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
-positive_definite = lambda x: x @ tf.linalg.adjoint(x) + 2.0 * tf.eye(x.shape[-1], dtype=x.dtype)
-bounded = lambda x: 0.5 * x / tf.sqrt(1.0 + x * tf.math.conj(x))
+symmetric: Form = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
+positive_definite: Form = lambda x: x @ tf.linalg.adjoint(x) + 2.0 * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded: Form = lambda x: 0.5 * x / tf.sqrt(1.0 + x * tf.math.conj(x))
 """For real and for complex numbers."""
-triangular_bands = lambda x, lower: bounded(x) + np.array([[2.0 * lower], [2.0 - 2.0 * lower]])
-dominant = lambda x: tf.tanh(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
-sine = lambda x: 0.5 * tf.sin(x)
-full_rank = lambda x: sine(x) + max(x.shape[-2:]) * tf.eye(*x.shape[-2:], dtype=x.dtype)
-rooted = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
+triangular_bands: Form = lambda x, lower: bounded(x) + np.array([[2.0 * lower], [2.0 - 2.0 * lower]])
+dominant: Form = lambda x: tf.tanh(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
+sine: Form = lambda x: 0.5 * tf.sin(x)
+full_rank: Form = lambda x: sine(x) + max(x.shape[-2:]) * tf.eye(*x.shape[-2:], dtype=x.dtype)
+rooted: Form = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
 """Eigenvalues have positive real parts (Gershgorin), real and complex ones."""
-regular = lambda x: sine(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
+regular: Form = lambda x: sine(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
 
 UP_TO_STACKS_OF_STACKS: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))

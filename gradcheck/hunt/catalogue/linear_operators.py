@@ -38,8 +38,8 @@ MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
 VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
 SMALL = Interval(-2.0, 2.0)
 
-full = lambda x: tf.linalg.LinearOperatorFullMatrix(regular(x))
-triangular = lambda x: tf.linalg.LinearOperatorLowerTriangular(regular(x))
+full: Form = lambda x: tf.linalg.LinearOperatorFullMatrix(regular(x))
+triangular: Form = lambda x: tf.linalg.LinearOperatorLowerTriangular(regular(x))
 
 
 def acted(operator: Any, x: tf.Tensor, action: str) -> tf.Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import added_up, float32, multiples, operation, sum_of_squares, tf
+from gradcheck.hunt.catalogue.language import added_up, multiples, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Form, OpSpec, Rule, Shapes
@@ -352,7 +352,13 @@ POOLING = (
     _of_volumes(
         "max_pool3d_grad",
         lambda x, values, *, windows: tf.cast(
-            of_max_pooling(tf.raw_ops.MaxPool3DGrad, *float32(x, values), windows), tf.float64
+            of_max_pooling(
+                tf.raw_ops.MaxPool3DGrad,
+                tf.cast(x, tf.float32),
+                tf.cast(values, tf.float32),
+                windows,
+            ),
+            tf.float64,
         ),
         gradients="MaxPool3DGrad",
         leaps=_not_zero,
@@ -362,7 +368,13 @@ POOLING = (
     _of_volumes(
         "max_pool3d_grad_grad",
         lambda x, values, *, windows: tf.cast(
-            of_max_pooling(tf.raw_ops.MaxPool3DGradGrad, *float32(x, values), windows), tf.float64
+            of_max_pooling(
+                tf.raw_ops.MaxPool3DGradGrad,
+                tf.cast(x, tf.float32),
+                tf.cast(values, tf.float32),
+                windows,
+            ),
+            tf.float64,
         ),
         gradients="MaxPool3DGradGrad",
         leaps=_differ_at_the_largest_two,

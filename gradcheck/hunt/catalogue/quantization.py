@@ -21,7 +21,7 @@ _quantization = partial(operation, "quantization")
 
 def _straight(name: str, source: Form, gradient: str = "", meant: Form = lambda x, **_: x, **fields: Any) -> OpSpec:
     """An operation whose gradient is that of `meant`."""
-    reference = lambda x, **ways: source(x[:1], **ways) + meant(x, **ways) - meant(x[:1], **ways)
+    reference: Form = lambda x, **ways: source(x[:1], **ways) + meant(x, **ways) - meant(x[:1], **ways)
     return _quantization(name, source, gradient, reference=reference, **fields)
 
 

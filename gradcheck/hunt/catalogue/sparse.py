@@ -13,9 +13,9 @@ from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, reduced, tra
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Form, Indices, OpSpec, Shapes
 
-matrix = lambda values: tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], values, [2, 3])
-compressed_matrix = lambda x: tf.raw_ops.DenseToCSRSparseMatrix(dense_input=x, indices=[[0, 0], [0, 2], [1, 0]])
-transposed = lambda x, conjugate, dtype: tf.raw_ops.CSRSparseMatrixToDense(
+matrix: Form = lambda values: tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], values, [2, 3])
+compressed_matrix: Form = lambda x: tf.raw_ops.DenseToCSRSparseMatrix(dense_input=x, indices=[[0, 0], [0, 2], [1, 0]])
+transposed: Form = lambda x, conjugate, dtype: tf.raw_ops.CSRSparseMatrixToDense(
     sparse_input=tf.raw_ops.SparseMatrixTranspose(input=x, conjugate=conjugate, type=dtype), type=dtype
 )
 
