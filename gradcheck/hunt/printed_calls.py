@@ -46,7 +46,7 @@ def node_of(function: Form) -> ast.Lambda:
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
     there = _lambdas(source)[code.co_firstlineno]
-    alike = {ast.dump(node): node for node in there if _outline(_compiled(node)) == _outline(code)}
+    alike = {ast.dump(node): node for node in there if _may_be(node, code)}
     if len(alike) != 1:
         raise LookupError(f"{code.co_filename}:{code.co_firstlineno} has {len(alike)} lambdas that may be {function!r}")
     return next(iter(alike.values()))
@@ -61,13 +61,16 @@ def _lambdas(source: str) -> Mapping[int, list[ast.Lambda]]:
     return found
 
 
-def _compiled(node: ast.Lambda) -> CodeType:
-    code = compile(ast.Expression(node), "lambda", "eval")
-    return next(one for one in code.co_consts if isinstance(one, CodeType))
+def _may_be(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether this has the parameters, names and constants of a lambda's code.
+
+    The instructions differ, for alone the lambda has no free variables, and no names that were imported.
+    """
+    constants = compile(ast.Expression(node), "lambda", "eval").co_consts
+    return any(_outline(one) == _outline(code) for one in constants if isinstance(one, CodeType))
 
 
 def _outline(code: CodeType) -> tuple[Any, ...]:
-    """What a lambda's code has in common with that of its expression alone, in which free variables are global ones."""
     constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
     return code.co_varnames, {*code.co_names, *code.co_freevars}, constants
 
