@@ -13,12 +13,12 @@ from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import Form, OpSpec
+from gradcheck.hunt.opspec import Formula, OpSpec
 
 Array = np.ndarray[Any, Any]
 
 
-def single(spec: OpSpec) -> Form:
+def single(spec: OpSpec) -> Formula:
     """The operation itself on one point."""
     if not spec.in_batch:
         return spec.source
@@ -29,7 +29,7 @@ def single(spec: OpSpec) -> Form:
     return of_one
 
 
-def over_points(spec: OpSpec, *, reference: bool = False) -> Form:
+def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
     if reference and spec.reference:
         return spec.reference

@@ -17,12 +17,12 @@ from gradcheck.hunt.graph import Shape
 Array = np.ndarray[Any, Any]
 Distances = Callable[..., Array]
 
-Form: TypeAlias = Callable[..., Any]
+Formula: TypeAlias = Callable[..., Any]
 """An operation in Python: it takes the arguments by position and the attributes as keywords, which have no defaults."""
 
 
 @cache
-def attribute_names(form: Form) -> tuple[str, ...]:
+def attribute_names(form: Formula) -> tuple[str, ...]:
     """The names of the attributes that a form takes, sorted.
 
     >>> attribute_names(lambda x, *, keepdims, axis: x)
@@ -154,15 +154,15 @@ class OpSpec:
     """
 
     name: str
-    source: Form
+    source: Formula
     gradients: tuple[str, ...]
     family: str
     arity: int = 1
-    batched: Form | None = None
+    batched: Formula | None = None
     in_batch: bool = False
     looped: bool = False
     broadcasts: bool = False
-    reference: Form | None = None
+    reference: Formula | None = None
     shapes: Rule = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes

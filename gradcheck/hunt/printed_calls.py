@@ -13,10 +13,10 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
-from gradcheck.hunt.opspec import Form
+from gradcheck.hunt.opspec import Formula
 
 
-def printed_call(function: Form, arguments: Sequence[str], attributes: Mapping[str, Any]) -> str:
+def printed_call(function: Formula, arguments: Sequence[str], attributes: Mapping[str, Any]) -> str:
     """The call of a function with expressions for its arguments and literals for its attributes.
 
     >>> printed_call(lambda x, y, *, axis: x * y[axis], ["x1", "y2"], {"axis": -1})
@@ -27,21 +27,21 @@ def printed_call(function: Form, arguments: Sequence[str], attributes: Mapping[s
     return ast.unparse(_call(function, given, keywords))
 
 
-def definitions_of(functions: Iterable[Form | None]) -> Iterator[str]:
+def definitions_of(functions: Iterable[Formula | None]) -> Iterator[str]:
     """The sources of all functions but lambdas that these are or call, directly or not, in the order of definition."""
     found = [function for function in _reached(functions) if not _is_lambda(function)]
     for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
         yield inspect.getsource(function)
 
 
-def texts_of(function: Form) -> Iterator[str]:
+def texts_of(function: Formula) -> Iterator[str]:
     """The sources of a function and of all that it calls, directly or not."""
     for each in _reached([function]):
         yield ast.unparse(node_of(each)) if _is_lambda(each) else inspect.getsource(each)
 
 
 @cache
-def node_of(function: Form) -> ast.Lambda:
+def node_of(function: Formula) -> ast.Lambda:
     """The expression that a lambda was made by; LookupError where its line has several that it may be."""
     code = function.__code__
     source = "".join(linecache.getlines(code.co_filename, function.__globals__))
@@ -79,8 +79,8 @@ def _is_lambda(function: Any) -> bool:
     return inspect.isfunction(function) and function.__name__ == "<lambda>"
 
 
-def _reached(functions: Iterable[Form | None]) -> list[Form]:
-    found: list[Form] = []
+def _reached(functions: Iterable[Formula | None]) -> list[Formula]:
+    found: list[Formula] = []
     waiting = [function for function in functions if function is not None]
     while waiting:
         function = inspect.unwrap(waiting.pop())
@@ -92,7 +92,7 @@ def _reached(functions: Iterable[Form | None]) -> list[Form]:
     return found
 
 
-def _variables(function: Form) -> Mapping[str, Any]:
+def _variables(function: Formula) -> Mapping[str, Any]:
     """What the names that a function does not bind stand for."""
     enclosing = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {**function.__globals__, **{name: cell.cell_contents for name, cell in enclosing}}
@@ -105,7 +105,7 @@ def _globals_read(code: CodeType) -> Iterator[str]:
             yield from _globals_read(inner)
 
 
-def _call(function: Form, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> ast.expr:
+def _call(function: Formula, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> ast.expr:
     if not _is_lambda(function):
         return ast.Call(ast.Name(function.__name__), list(arguments), list(keywords))
     given = inspect.signature(function).bind(*arguments, **{str(one.arg): one.value for one in keywords})

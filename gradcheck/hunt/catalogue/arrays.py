@@ -23,7 +23,7 @@ from gradcheck.hunt.catalogue.shapes import (
     vector,
 )
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Form, Indices, unary
+from gradcheck.hunt.opspec import Formula, Indices, unary
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (1, 3), (2, 1, 2))
 ENDS = (0, -1)
@@ -39,7 +39,7 @@ WITH_POINTS: dict[str, Callable[[tf.Tensor, Any], tuple[Any, ...]]] = {
 """Attributes that are given for every dimension, with that of points in front."""
 
 
-def _with_points(form: Form) -> Form:
+def _with_points(form: Formula) -> Formula:
     def of_points(x: tf.Tensor, *others: tf.Tensor, **ways: Any) -> tf.Tensor:
         given = {name: WITH_POINTS[name](x, value) if name in WITH_POINTS else value for name, value in ways.items()}
         return form(x, *others, **given)

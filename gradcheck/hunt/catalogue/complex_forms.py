@@ -10,18 +10,19 @@ from gradcheck.hunt.catalogue.complex_signal import over_plane
 from gradcheck.hunt.catalogue.contractions import CONTRACTIONS
 from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS
 from gradcheck.hunt.catalogue.convolution_forms import CONVOLUTION_FORMS
+from gradcheck.hunt.catalogue.diagonals import DIAGONALS
 from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
 from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
 from gradcheck.hunt.catalogue.images import BLOCKS
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.linalg import DIAGONALS, LINALG, bounded
+from gradcheck.hunt.catalogue.linalg import LINALG, bounded
 from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS, each_permuted
 from gradcheck.hunt.catalogue.moments import MOMENTS
 from gradcheck.hunt.catalogue.ragged import RAGGED
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
 from gradcheck.hunt.catalogue.shapes import square
 from gradcheck.hunt.catalogue.sparse import SPARSE
-from gradcheck.hunt.opspec import Form, OpSpec
+from gradcheck.hunt.opspec import Formula, OpSpec
 
 REAL_FORMS = {
     spec.name: spec
@@ -70,9 +71,9 @@ REAL_RESULTS = (
 )
 
 
-bounded_dominant: Form = lambda x: bounded(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
-bounded_regular: Form = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
-OF_REGULAR: dict[str, Form] = {
+bounded_dominant: Formula = lambda x: bounded(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded_regular: Formula = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
+OF_REGULAR: dict[str, Formula] = {
     "log_determinant": lambda x: tf.linalg.slogdet(bounded_dominant(x))[1],
     "inverse": lambda x, *, adjoint: tf.linalg.inv(bounded_dominant(x), adjoint=adjoint),
     "solve": lambda x, y, *, adjoint: tf.linalg.solve(bounded_dominant(x), y, adjoint=adjoint),

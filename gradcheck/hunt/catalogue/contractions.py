@@ -8,7 +8,7 @@ from functools import partial
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, matmul, nonempty_matrix, restacked, square
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Form
+from gradcheck.hunt.opspec import Formula
 
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
@@ -51,7 +51,7 @@ def _that_fit(*equations: str) -> Callable[..., list[str]]:
     return lambda *shapes: [equation for equation in equations if _admits(equation, *shapes)]
 
 
-def _with_points(form: Form) -> Form:
+def _with_points(form: Formula) -> Formula:
     return lambda *operands, equation: form(*operands, equation=of_points(equation))
 
 

@@ -19,11 +19,10 @@ from gradcheck.hunt.catalogue.pooling import (
     margins,
     on_images,
     on_volumes,
-    one_a_window,
     unpooled,
     window_ties,
-    windows_of,
 )
+from gradcheck.hunt.catalogue.pooling_gradients import one_a_window, windows_of
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Shapes

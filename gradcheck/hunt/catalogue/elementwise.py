@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import at, at_integers, at_zero, between, from_multiples, second_at_zero
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, ranked
-from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Form, Interval
+from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Formula, Interval
 
 _math = partial(operation, "math")
 _pair = partial(_math, others=alike)
@@ -45,7 +45,7 @@ def _from_half_integers(x: Array) -> Array:
     return at_integers(x + 0.5)
 
 
-def _near_its_domain(form: Form) -> Form:
+def _near_its_domain(form: Formula) -> Formula:
     """The operation for points of at least -1e4.
 
     The kernels of zeta and polygamma, the latter a gradient of lgamma and digamma, sum a term for each unit by which an

@@ -12,7 +12,7 @@ from gradcheck.hunt.catalogue.distances import ties_of_largest, ties_of_smallest
 from gradcheck.hunt.catalogue.language import along_axis, operation, points_last, tf
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Distances, Form, Indices, OpSpec, Shapes
+from gradcheck.hunt.opspec import Array, Distances, Formula, Indices, OpSpec, Shapes
 
 _rows = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2), (3, 2)))
 _moved = partial(_rows, batching=points_last)
@@ -47,7 +47,7 @@ def _targets(shape: Shape, updates: Shape) -> Indices:
     return Indices(updates[0], below=shape[0])
 
 
-def _scatter(name: str, scatter: Form, gradient: str, **fields: Any) -> OpSpec:
+def _scatter(name: str, scatter: Formula, gradient: str, **fields: Any) -> OpSpec:
     return _moved(
         f"tensor_scatter_nd_{name}",
         lambda x, updates, *, indices: scatter(x, tf.expand_dims(indices, -1), updates),
@@ -259,7 +259,7 @@ _segments = partial(
 LARGEST, SMALLEST = ties_within(ties_of_largest), ties_within(ties_of_smallest)
 
 
-def _unsorted(name: str, fold: Form, gradients: str, **fields: Any) -> OpSpec:
+def _unsorted(name: str, fold: Formula, gradients: str, **fields: Any) -> OpSpec:
     return _segments(
         f"unsorted_segment_{name}",
         lambda x, *, ids: fold(x, ids, max(ids) + 1),
@@ -269,9 +269,9 @@ def _unsorted(name: str, fold: Form, gradients: str, **fields: Any) -> OpSpec:
     )
 
 
-def _of_places(name: str, fold: Form, gradient: str) -> OpSpec:
+def _of_places(name: str, fold: Formula, gradient: str) -> OpSpec:
     """Segments of which some are empty, of elements whose places have two dimensions."""
-    source: Form = lambda x, *, ids: fold(x, np.reshape(ids, x.shape[:2]), max(ids) + 3)
+    source: Formula = lambda x, *, ids: fold(x, np.reshape(ids, x.shape[:2]), max(ids) + 3)
     return _segments(
         f"unsorted_segment_{name}_of_places",
         source,

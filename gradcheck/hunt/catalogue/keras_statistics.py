@@ -16,13 +16,13 @@ from gradcheck.hunt.catalogue.norms import from_equal
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, reduced, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Form, Interval, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Formula, Interval, Shapes
 
 _math = partial(operation, "math", shapes=vector, starts=STARTS)
 _along = partial(_math, batching=along_axis, axis=axes)
 _over = partial(_math, batching=reduces_points, axis=reduced)
 
-before_nan: Form = lambda x, axis: tf.concat([x, tf.zeros_like(x) + np.nan], axis=axis)
+before_nan: Formula = lambda x, axis: tf.concat([x, tf.zeros_like(x) + np.nan], axis=axis)
 
 
 def _from_ties_of_extreme(x: Array, *, axis: Axes, which: int, **_attributes: Any) -> Array:

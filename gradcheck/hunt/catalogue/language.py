@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Form, Indices, Interval, OpSpec, Rule, attribute_names, unary
+from gradcheck.hunt.opspec import Attribute, Choice, Formula, Indices, Interval, OpSpec, Rule, attribute_names, unary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -62,13 +62,13 @@ Offer: TypeAlias = Attribute | Iterable[Any]
 def operation(
     family: str,
     name: str,
-    source: Form,
+    source: Formula,
     gradients: str = "",
     *domains: Interval,
     shapes: Rule = unary,
     when: Callable[[Shape], object] | None = None,
     others: Rule | None = None,
-    batching: Callable[[Form], Form] | None = None,
+    batching: Callable[[Formula], Formula] | None = None,
     **fields: Any,
 ) -> OpSpec:
     """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
@@ -98,7 +98,7 @@ def operation(
     return OpSpec(name, source, tuple(registered), family, arity=arity, shapes=rule, **fields)
 
 
-def _raw_operations(source: Form) -> list[str]:
+def _raw_operations(source: Formula) -> list[str]:
     """The names behind `tf.raw_ops` in a function itself, in order."""
     names = [step.argval for step in dis.get_instructions(source)]
     return [name for before, name in itertools.pairwise(names) if before == "raw_ops"]
@@ -112,7 +112,7 @@ def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[
     return attributes
 
 
-def points_last(form: Form) -> Form:
+def points_last(form: Formula) -> Formula:
     """The form with the points of every argument moved behind its other dimensions, and back to the front at the end.
 
     It serves operations that leave trailing dimensions alone.
@@ -125,7 +125,7 @@ def points_last(form: Form) -> Form:
     return moved
 
 
-def rows_first(form: Form) -> Form:
+def rows_first(form: Formula) -> Formula:
     """The form with the points and the first other dimension of every argument exchanged, and back at the end."""
 
     def exchanged(*points: tf.Tensor, **attributes: Any) -> tf.Tensor:
@@ -157,12 +157,12 @@ def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list
     return [one + (one >= 0) for one in axes]
 
 
-def reduces_points(form: Form) -> Form:
+def reduces_points(form: Formula) -> Formula:
     """A reduction over `axis`, for points."""
     return lambda x, *others, axis, **attributes: form(x, *others, axis=behind_points(axis, x), **attributes)
 
 
-def along_axis(form: Form) -> Form:
+def along_axis(form: Formula) -> Formula:
     """An operation along one `axis`, for points."""
     return lambda *points, axis, **attributes: form(*points, axis=axis + (axis >= 0), **attributes)
 

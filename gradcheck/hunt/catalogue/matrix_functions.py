@@ -12,13 +12,13 @@ from gradcheck.hunt.catalogue.language import operation, tf, traced
 from gradcheck.hunt.catalogue.linalg import positive_definite, regular, right_sides
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Form, Indices, Interval, Shapes
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Formula, Indices, Interval, Shapes
 
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _factored = partial(_square, permutation=lambda shape, *_: Indices(shape[-1], shape[-1], distinct=True))
 
-each_permuted: Form = lambda x, permutation: tf.broadcast_to(permutation, x.shape[:-1])
+each_permuted: Formula = lambda x, permutation: tf.broadcast_to(permutation, x.shape[:-1])
 """The permutation of every matrix."""
 
 

@@ -1,19 +1,19 @@
-"""Pooling and its derivatives as operations (family `nn`). Images have no batch dimension: the points are the batch."""
+"""Pooling (family `nn`). Images have no batch dimension: the points are the batch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import added_up, multiples, operation, sum_of_squares, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least
+from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Form, OpSpec, Rule, Shapes
+from gradcheck.hunt.opspec import BOOL, Array
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
@@ -38,7 +38,7 @@ def margins(lengths: Any, stride: Any, padding: str, rate: Any = 1) -> list[tupl
     return [(size // 2, size - size // 2) for size in missing]
 
 
-def _in_windows(values: Array, stride: Any, padding: str, rate: int = 1, ksize: Any = 2) -> Array:
+def in_windows(values: Array, stride: Any, padding: str, rate: int = 1, ksize: Any = 2) -> Array:
     """The elements of every window, (..., channels, *ksize), for values (*space, channels).
 
     Padding is minus infinity, and never wins.
@@ -58,7 +58,7 @@ def window_ties(
 
     `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
     """
-    windows = _in_windows(values, stride, padding, rate, ksize)
+    windows = in_windows(values, stride, padding, rate, ksize)
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
     largest_two = np.sort(raised.reshape(-1, math.prod(windows.shape[values.ndim :])))[:, -2:]
     return np.diff(largest_two)
@@ -119,20 +119,6 @@ def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
     return tf.one_hot(largest, 8, axis=4, dtype=x.dtype)
 
 
-def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
-    """The transpose of `taken_at_largest`: one value a window, added to the largest element's place."""
-    if len(x.shape) == 4:
-        return put_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
-    return from_cubes(largest_in_cubes(x, *windows) * values[..., tf.newaxis, :], x.shape[1:4], *windows)
-
-
-def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
-    """Of every window of volumes of values the one that stands where the window of `x` is largest."""
-    if len(x.shape) == 4:
-        return taken_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
-    return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
-
-
 def largest_margins(padding: Any, count: int) -> Any:
     """How much padding lies around each of so many axes at most, for windows of edge 2."""
     return [(0, int(padding == "SAME"))] * count if isinstance(padding, str) else padding
@@ -150,87 +136,9 @@ def unpooled(shape: list[int], stride: Any, padding: Any) -> list[int]:
     return [points, *sizes, channels]
 
 
-def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    """The transpose of the means of all windows in volumes; padding does not count."""
-    if len(x.shape) == 4:
-        return spread_means(x[tf.newaxis], stride=stride, padding=padding)[0]
-    lengths = unpooled(x.shape, stride, padding)[1:4]
-    count = tf.reduce_sum(in_cubes(tf.ones([1, *lengths, 1], x.dtype), stride, padding), 4)
-    return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
-
-
 def _padded_ties(values: Array, stride: int, below: int) -> Array:
     padded = np.pad(values, [(1, below), (0, 1), (0, 0)], constant_values=-np.inf)
     return window_ties(padded, stride, "VALID")
-
-
-def _counts(image: Shape, stride: int, padding: str) -> Shape:
-    return tuple(-(-(length - (padding == "VALID")) // stride) for length in image[:-1])
-
-
-def windows_of(image: Shape, values: Shape) -> list[tuple[int, str]]:
-    """The strides and paddings with which there are as many windows on an image as values."""
-    return [way for way in product(STRIDES, PADDINGS) if _counts(image, *way) == values[:-1]]
-
-
-def one_a_window(image: Shape) -> Shapes:
-    counts = dict.fromkeys(_counts(image, *way) for way in product(STRIDES, PADDINGS))
-    return [((*each, image[-1]),) for each in counts]
-
-
-def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
-    """What happens at the ties of windows to values that are put to, or taken from, the place of the largest element.
-
-    The result leaps there if `leaps` says so of a window, and has a kink if not.
-    """
-
-    def ties(x: Array, values: Array, windows: tuple[int, str], *, leap: bool) -> Array:
-        return np.asarray(np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf))
-
-    return {
-        "kinks": lambda x, values, windows: ties(x, values, windows, leap=False),
-        "singular": lambda x, values, windows: ties(x, values, windows, leap=True),
-    }
-
-
-def _not_zero(_x: Array, values: Array, _windows: tuple[int, str]) -> Array:
-    return np.asarray(np.ravel(values) != 0)
-
-
-def _differ_at_the_largest_two(x: Array, values: Array, windows: tuple[int, str]) -> Array:
-    size = 2 ** (x.ndim - 1)
-    candidates, offered = (_in_windows(one, *windows).reshape(-1, size) for one in (x, values))
-    largest = candidates >= np.sort(candidates)[:, -2:-1]
-    offered_least, offered_most = (np.where(largest, offered, end) for end in (np.inf, -np.inf))
-    return np.asarray(offered_least.min(axis=1) != offered_most.max(axis=1))
-
-
-def of_max_pooling(
-    derivative: Callable[..., tf.Tensor], x: tf.Tensor, values: tf.Tensor, windows: tuple[int, str]
-) -> tf.Tensor:
-    """A derivative of max pooling over images or volumes, as an operation."""
-    stride, padding = windows
-    edges = len(x.shape) - 2
-    pooled = (tf.nn.max_pool2d if edges == 2 else tf.nn.max_pool3d)(x, 2, stride, padding)
-    ksize, strides = [1, *[2] * edges, 1], [1, *[stride] * edges, 1]
-    return derivative(orig_input=x, orig_output=pooled, grad=values, ksize=ksize, strides=strides, padding=padding)
-
-
-# Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
-# argument that they are still to read: it is their value that is wrong, for which there are no records.
-OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
-
-
-def _of_max_pooling(name: str, form: Form, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
-    return _nn(
-        name,
-        form,
-        in_batch=True,
-        others=others,
-        windows=windows_of if others is one_a_window else OF_ANOTHER_SIZE,
-        **_leaping(leaps),
-        **fields,
-    )
 
 
 def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool, pseudo: bool) -> Any:
@@ -246,9 +154,6 @@ def _cell_ties(x: Array, overlapping: bool, pseudo: bool, **_others: Any) -> Arr
     cells = [x[row, column].reshape(-1, x.shape[-1]) for row in rows for column in columns]
     return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
 
-
-_of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
-_of_volumes = partial(_of_max_pooling, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, rtol=1e-6)
 
 _unequal = partial(
     _nn,
@@ -328,90 +233,9 @@ POOLING = (
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images(
-        "max_pool_grad",
-        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGrad, x, values, windows),
-        gradients="MaxPoolGrad",
-        leaps=_not_zero,
-        others=one_a_window,
-    ),
-    _of_images(
-        "max_pool_grad_v2",
-        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradV2, x, values, windows),
-        gradients="MaxPoolGradV2",
-        leaps=_not_zero,
-        others=one_a_window,
-    ),
-    _of_images(
-        "max_pool_grad_grad",
-        lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradGrad, x, values, windows),
-        gradients="MaxPoolGradGrad",
-        leaps=_differ_at_the_largest_two,
-        others=alike,
-    ),
-    _of_volumes(
-        "max_pool3d_grad",
-        lambda x, values, *, windows: tf.cast(
-            of_max_pooling(
-                tf.raw_ops.MaxPool3DGrad,
-                tf.cast(x, tf.float32),
-                tf.cast(values, tf.float32),
-                windows,
-            ),
-            tf.float64,
-        ),
-        gradients="MaxPool3DGrad",
-        leaps=_not_zero,
-        others=one_a_window,
-        reference=put_at_largest,
-    ),
-    _of_volumes(
-        "max_pool3d_grad_grad",
-        lambda x, values, *, windows: tf.cast(
-            of_max_pooling(
-                tf.raw_ops.MaxPool3DGradGrad,
-                tf.cast(x, tf.float32),
-                tf.cast(values, tf.float32),
-                windows,
-            ),
-            tf.float64,
-        ),
-        gradients="MaxPool3DGradGrad",
-        leaps=_differ_at_the_largest_two,
-        others=alike,
-        reference=taken_at_largest,
-    ),
-    on_images(
-        "avg_pool_grad",
-        lambda x, *, stride, padding: tf.raw_ops.AvgPoolGrad(
-            orig_input_shape=unpooled(x.shape, stride, padding),
-            grad=x,
-            ksize=[1, 2, 2, 1],
-            strides=[1, stride, stride, 1],
-            padding=padding,
-        ),
-        shapes=at_least(1, 1, 1),
-        in_batch=True,
-    ),
-    on_volumes(
-        "avg_pool3d_grad",
-        lambda x, *, stride, padding: tf.cast(
-            tf.raw_ops.AvgPool3DGrad(
-                orig_input_shape=unpooled(x.shape, stride, padding),
-                grad=tf.cast(x, tf.float32),
-                ksize=[1, 2, 2, 2, 1],
-                strides=[1, stride, stride, stride, 1],
-                padding=padding,
-            ),
-            tf.float64,
-        ),
-        shapes=at_least(1, 1, 1, 1),
-        starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
-        padding=PADDINGS,
-        in_batch=True,
-        reference=spread_means,
-        rtol=1e-6,
-    ),
+)
+
+POOLING_FORMS = (
     _nn(
         "fractional_max_pool",
         lambda x, *, count, overlapping, pseudo: added_up(

@@ -14,14 +14,16 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import float32, operation, tf
 from gradcheck.hunt.catalogue.shapes import ranked, vector
 from gradcheck.hunt.catalogue.tensorflow_1 import in_tensorflow_1
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Form, Interval, OpSpec
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Formula, Interval, OpSpec
 
 _quantization = partial(operation, "quantization")
 
 
-def _straight(name: str, source: Form, gradient: str = "", meant: Form = lambda x, **_: x, **fields: Any) -> OpSpec:
+def _straight(
+    name: str, source: Formula, gradient: str = "", meant: Formula = lambda x, **_: x, **fields: Any
+) -> OpSpec:
     """An operation whose gradient is that of `meant`."""
-    reference: Form = lambda x, **ways: source(x[:1], **ways) + meant(x, **ways) - meant(x[:1], **ways)
+    reference: Formula = lambda x, **ways: source(x[:1], **ways) + meant(x, **ways) - meant(x[:1], **ways)
     return _quantization(name, source, gradient, reference=reference, **fields)
 
 

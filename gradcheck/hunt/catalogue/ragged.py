@@ -9,10 +9,10 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Form, Shapes
+from gradcheck.hunt.opspec import BOOL, Formula, Shapes
 
 # The second row is empty; the leading dimension of points follows the values.
-ragged_rows: Form = lambda values: tf.RaggedTensor.from_row_splits(values, [0, 2, 2, 3])
+ragged_rows: Formula = lambda values: tf.RaggedTensor.from_row_splits(values, [0, 2, 2, 3])
 
 
 def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
@@ -29,7 +29,7 @@ def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.stack(row, 1) for row in rows], 1)
 
 
-ragged_matrices: Form = lambda values: tf.RaggedTensor.from_nested_row_splits(values, ([0, 1, 1, 3], [0, 2, 2, 3]))
+ragged_matrices: Formula = lambda values: tf.RaggedTensor.from_nested_row_splits(values, ([0, 1, 1, 3], [0, 2, 2, 3]))
 """The second matrix is empty, and a row of the third."""
 
 

@@ -17,7 +17,7 @@ from gradcheck.hunt.opspec import (
     POSITIVE,
     REALS,
     Choice,
-    Form,
+    Formula,
     Indices,
     Interval,
     OpSpec,
@@ -194,7 +194,9 @@ POINTS = np.arange(12.0).reshape(2, 3, 2)
         ),
     ],
 )
-def test_a_form_for_points_does_with_each_what_the_operation_does(form: Form, batching: Any, attributes: Any) -> None:
+def test_a_form_for_points_does_with_each_what_the_operation_does(
+    form: Formula, batching: Any, attributes: Any
+) -> None:
     expected = [form(tf.constant(point), **attributes) for point in POINTS]
     np.testing.assert_array_equal(batching(form)(tf.constant(POINTS), **attributes), expected)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.hunt.opspec import Form
+from gradcheck.hunt.opspec import Formula
 from gradcheck.hunt.printed_calls import definitions_of, node_of, printed_call, texts_of
 
 LENGTH = 4
-halved: Form = lambda x: x / 2  # noqa: E731
-halved_twice: Form = lambda x: halved(halved(x + 1))  # noqa: E731
+halved: Formula = lambda x: x / 2  # noqa: E731
+halved_twice: Formula = lambda x: halved(halved(x + 1))  # noqa: E731
 ON_ONE_LINE = (lambda x: x + 1, lambda x: x + 2, lambda y: y + 1, lambda x: x.real)
 
 
@@ -25,7 +25,7 @@ def doubled_and_halved(x: Any) -> Any:
     return doubled(x)
 
 
-def applied(form: Form) -> Form:
+def applied(form: Formula) -> Formula:
     return lambda x, **ways: form(x[:1], **ways) - form(x, **ways)
 
 
@@ -48,7 +48,7 @@ def applied(form: Form) -> Form:
     ],
 )
 def test_a_call_is_written_with_expressions_and_literals(
-    form: Form, arguments: list[str], attributes: dict[str, Any], text: str | None
+    form: Formula, arguments: list[str], attributes: dict[str, Any], text: str | None
 ) -> None:
     assert printed_call(form, arguments, attributes) == (text or "np.take(y, (0, 1), mode='wrap')")
 
