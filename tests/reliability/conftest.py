@@ -29,6 +29,7 @@ PLANT = """
 import os, signal, time
 import numpy as np
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.report import confirmation
 

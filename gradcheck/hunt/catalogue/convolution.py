@@ -335,10 +335,10 @@ CONVOLUTIONS = (
     ),
     on_images(
         "depthwise_conv2d_backprop_input",
-        lambda x, filters, *, stride, padding: tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
-            input_sizes=[*unpooled(x[tf.newaxis].shape, stride, padding)[:3], filters.shape[-2]],
+        lambda upstream, filters, *, stride, padding: tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
+            input_sizes=[*unpooled(upstream[tf.newaxis].shape, stride, padding)[:3], filters.shape[-2]],
             filter=filters,
-            out_backprop=x[tf.newaxis],
+            out_backprop=upstream[tf.newaxis],
             strides=[1, stride, stride, 1],
             padding=padding,
         )[0],

@@ -75,21 +75,21 @@ def _from_largest_norm(x: Array, *, ids: tuple[int, ...], **_attributes: Any) ->
 EMBEDDINGS = (
     _table(
         "embedding_lookup",
-        lambda x, *, ids: tf.nn.embedding_lookup(x, ids),
+        lambda params, *, ids: tf.nn.embedding_lookup(params, ids),
         "GatherV2",
-        batched=lambda x, *, ids: tf.gather(x, ids, axis=1),
+        batched=lambda params, *, ids: tf.gather(params, ids, axis=1),
     ),
     _table(
         "embedding_lookup_of_norm",
-        lambda x, *, ids: tf.nn.embedding_lookup(x, ids, max_norm=1.0),
+        lambda params, *, ids: tf.nn.embedding_lookup(params, ids, max_norm=1.0),
         "GatherV2 Maximum",
-        batched=lambda x, *, ids: shortened(tf.gather(x, ids, axis=1)),
+        batched=lambda params, *, ids: shortened(tf.gather(params, ids, axis=1)),
         kinks=_from_largest_norm,
     ),
     _combined(
         "embedding_lookup_sparse",
-        lambda x, *, ids, combiner, fast: tf.nn.embedding_lookup_sparse(
-            x, in_rows(of_table(ids), 1), None, combiner, allow_fast_lookup=fast
+        lambda params, *, ids, combiner, fast: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), None, combiner, allow_fast_lookup=fast
         ),
         "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
         looped=True,
@@ -97,53 +97,58 @@ EMBEDDINGS = (
     ),
     _combined(
         "embedding_lookup_sparse_weighted",
-        lambda x, y, *, ids, combiner: tf.nn.embedding_lookup_sparse(
-            x, in_rows(of_table(ids), 1), in_rows(y, 1), combiner
+        lambda params, weights, *, ids, combiner: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), in_rows(weights, 1), combiner
         ),
         "SegmentSum GatherV2",
         REALS,
         POSITIVE,
-        batched=lambda x, y, *, ids, combiner: combined(tf.gather(x, ids, axis=1), y, combiner),
+        batched=lambda params, weights, *, ids, combiner: combined(tf.gather(params, ids, axis=1), weights, combiner),
         others=lambda _shape: [((3,),)],
     ),
     _combined(
         "embedding_lookup_sparse_of_norm",
-        lambda x, y, *, ids, combiner: tf.nn.embedding_lookup_sparse(
-            x, in_rows(of_table(ids), 1), in_rows(y, 1), combiner, 1.0
+        lambda params, weights, *, ids, combiner: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), in_rows(weights, 1), combiner, 1.0
         ),
         "SegmentSum GatherV2 Maximum",
         REALS,
         POSITIVE,
-        batched=lambda x, y, *, ids, combiner: combined(shortened(tf.gather(x, ids, axis=1)), y, combiner),
+        batched=lambda params, weights, *, ids, combiner: combined(
+            shortened(tf.gather(params, ids, axis=1)), weights, combiner
+        ),
         others=lambda _shape: [((3,),)],
         kinks=lambda x, _weights, **attributes: _from_largest_norm(x, **attributes),
     ),
     _combined(
         "safe_embedding_lookup_sparse",
-        lambda x, y, *, ids, combiner, default: tf.nn.safe_embedding_lookup_sparse(
-            x, in_rows(of_table(ids), 2), in_rows(y, 2), combiner, default
+        lambda params, weights, *, ids, combiner, default: tf.nn.safe_embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 2), in_rows(weights, 2), combiner, default
         ),
         "SegmentSum GatherV2",
         REALS,
         POSITIVE,
-        batched=lambda x, y, *, ids, combiner, default: combined(
-            tf.gather(x, ids, axis=1), y, combiner, 0.0 * x[:, 0] if default is None else x[:, default]
+        batched=lambda params, weights, *, ids, combiner, default: combined(
+            tf.gather(params, ids, axis=1),
+            weights,
+            combiner,
+            0.0 * params[:, 0] if default is None else params[:, default],
         ),
         others=lambda _shape: [((3,),)],
         default=(None, 0, 1),
     ),
     _sampled(
         "nce_loss",
-        lambda x, y, z, *, labels, remove: tf.nn.nce_loss(
-            x, y, of_table(labels)[:, tf.newaxis], z, 2, x.shape[0], 1, two_samples(2), remove
+        lambda weights, biases, inputs, *, labels, remove: tf.nn.nce_loss(
+            weights, biases, of_table(labels)[:, tf.newaxis], inputs, 2, weights.shape[0], 1, two_samples(2), remove
         ),
         "GatherV2 MatMul Log1p",
         others=_biases_and_inputs,
     ),
     _sampled(
         "sampled_softmax_loss",
-        lambda x, y, z, *, labels, remove: tf.nn.sampled_softmax_loss(
-            x, y, of_table(labels)[:, tf.newaxis], z, 2, x.shape[0], 1, two_samples(2), remove
+        lambda weights, biases, inputs, *, labels, remove: tf.nn.sampled_softmax_loss(
+            weights, biases, of_table(labels)[:, tf.newaxis], inputs, 2, weights.shape[0], 1, two_samples(2), remove
         ),
         "GatherV2 MatMul SoftmaxCrossEntropyWithLogits",
         others=_biases_and_inputs,

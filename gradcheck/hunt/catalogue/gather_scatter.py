@@ -199,8 +199,8 @@ GATHERING = (
     ),
     _moved(
         "tensor_strided_slice_update",
-        lambda x, updates: tf.raw_ops.TensorStridedSliceUpdate(
-            input=x, begin=[0], end=[x.shape[0]], strides=[x.shape[0]], value=updates
+        lambda x, value: tf.raw_ops.TensorStridedSliceUpdate(
+            input=x, begin=[0], end=[x.shape[0]], strides=[x.shape[0]], value=value
         ),
         others=lambda shape: [((1, *shape[1:]),)],
     ),
@@ -214,7 +214,7 @@ GATHERING = (
     ),
     _moved(
         "dynamic_stitch",
-        lambda x, updates, *, first, second: tf.dynamic_stitch([first, second], [x, updates]),
+        lambda x, y, *, first, second: tf.dynamic_stitch([first, second], [x, y]),
         "DynamicStitch",
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
@@ -223,7 +223,7 @@ GATHERING = (
     # The gradient of the gather arrives as IndexedSlices.
     _moved(
         "dynamic_stitch_gathered",
-        lambda x, updates, *, first, second, rows: tf.gather(tf.dynamic_stitch([first, second], [x, updates]), rows),
+        lambda x, y, *, first, second, rows: tf.gather(tf.dynamic_stitch([first, second], [x, y]), rows),
         "DynamicStitch GatherV2",
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
@@ -232,9 +232,7 @@ GATHERING = (
     ),
     _moved(
         "parallel_dynamic_stitch",
-        lambda x, updates, *, first, second: tf.raw_ops.ParallelDynamicStitch(
-            indices=[first, second], data=[x, updates]
-        ),
+        lambda x, y, *, first, second: tf.raw_ops.ParallelDynamicStitch(indices=[first, second], data=[x, y]),
         others=alike,
         first=lambda shape, _: [_consecutive(shape), _consecutive(shape)[::-1]],
         second=lambda shape, _: [_consecutive(shape, shape[0])],

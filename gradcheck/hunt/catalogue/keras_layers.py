@@ -91,7 +91,7 @@ _recurrent = partial(_batch, shapes=at_least(1, 1), starts=((2, 1), (1, 1), (3, 
 KERAS_LAYERS = (
     _layer(
         "keras_prelu",
-        lambda x, y: weighted_layer(tf.keras.layers.PReLU, x[tf.newaxis], [y])[0],
+        lambda x, alpha: weighted_layer(tf.keras.layers.PReLU, x[tf.newaxis], [alpha])[0],
         "Relu Mul",
         shapes=vector,
         others=lambda shape: [(shape,)],
@@ -121,16 +121,16 @@ KERAS_LAYERS = (
     ),
     _attention(
         "keras_additive_attention",
-        lambda x, y, *, causal: weighted_layer(
-            tf.keras.layers.AdditiveAttention, [x, y], [spread(x.shape[-1])], {"use_causal_mask": causal}
+        lambda query, value, *, causal: weighted_layer(
+            tf.keras.layers.AdditiveAttention, [query, value], [spread(query.shape[-1])], {"use_causal_mask": causal}
         ),
         "Tanh Softmax SelectV2",
     ),
     _attention(
         "keras_concat_attention",
-        lambda x, y, *, causal: weighted_layer(
+        lambda query, value, *, causal: weighted_layer(
             tf.keras.layers.Attention,
-            [x, y],
+            [query, value],
             [spread(), spread()],
             {"use_causal_mask": causal},
             use_scale=True,
@@ -140,17 +140,22 @@ KERAS_LAYERS = (
     ),
     _attention(
         "keras_dot_attention",
-        lambda x, y, *, causal: weighted_layer(
-            tf.keras.layers.Attention, [x, y], [spread()], {"use_causal_mask": causal}, use_scale=True, score_mode="dot"
+        lambda query, value, *, causal: weighted_layer(
+            tf.keras.layers.Attention,
+            [query, value],
+            [spread()],
+            {"use_causal_mask": causal},
+            use_scale=True,
+            score_mode="dot",
         ),
         "Softmax SelectV2 BatchMatMulV2",
     ),
     _layer(
         "keras_batch_normalization",
-        lambda x, y, z, *, masked: weighted_layer(
+        lambda x, gamma, beta, *, masked: weighted_layer(
             tf.keras.layers.BatchNormalization,
             x,
-            [y, z],
+            [gamma, beta],
             {"training": True, "mask": np.arange(x.shape[0]) > 0 if masked else None},
             epsilon=0.1,
         ),
@@ -162,8 +167,8 @@ KERAS_LAYERS = (
     ),
     _layer(
         "keras_group_normalization",
-        lambda x, y, z, *, groups: weighted_layer(
-            tf.keras.layers.GroupNormalization, x[tf.newaxis], [y, z], groups=groups, epsilon=0.1
+        lambda x, gamma, beta, *, groups: weighted_layer(
+            tf.keras.layers.GroupNormalization, x[tf.newaxis], [gamma, beta], groups=groups, epsilon=0.1
         )[0],
         "Rsqrt Mean",
         # A group of one element is its own mean.

@@ -232,12 +232,12 @@ SPARSE = (
     ),
     _of_values(
         "sparse_fill_empty_rows",
-        lambda x, y: (
-            tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], x, [3, 3]), y)[0].values
+        lambda x, default: (
+            tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], x, [3, 3]), default)[0].values
         ),
         "SparseFillEmptyRows",
         others=_with(()),
-        batched=lambda x, y: tf.concat([x[:, :2], y[:, tf.newaxis], x[:, 2:]], axis=1),
+        batched=lambda x, default: tf.concat([x[:, :2], default[:, tf.newaxis], x[:, 2:]], axis=1),
     ),
     _of_values(
         "sparse_dense_matmul",
@@ -361,8 +361,8 @@ SPARSE = (
     ),
     _of_values(
         "sparse_to_dense_with_default",
-        lambda x, y: tf.raw_ops.SparseToDense(
-            sparse_indices=[[0, 0], [0, 2], [1, 0]], output_shape=[2, 3], sparse_values=x, default_value=y
+        lambda x, default: tf.raw_ops.SparseToDense(
+            sparse_indices=[[0, 0], [0, 2], [1, 0]], output_shape=[2, 3], sparse_values=x, default_value=default
         ),
         others=_with(()),
         batched=lambda x, default: (
