@@ -22,8 +22,6 @@ def diagonals_of(x: tf.Tensor, *, k: int) -> tf.Tensor:
 
 
 _of_vector = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2)))
-
-
 _of_matrix = partial(operation, "array", shapes=nonempty_matrix, starts=((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2)))
 
 
@@ -49,7 +47,6 @@ def _lengths_beside(shape: Shape) -> dict[int, int]:
 
 ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
 
-
 _of_bands = partial(
     _of_matrix,
     when=lambda shape: shape[-2] == 2,
@@ -57,17 +54,11 @@ _of_bands = partial(
     k=((0, 1), (-1, 0)),
 )
 
-
 DIAGONALS_IN = lambda x, *, k: tf.raw_ops.MatrixDiagV2(
     diagonal=x, k=k, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0)
 )
-
-
 DIAGONALS_SET = lambda x, y, *, k: tf.raw_ops.MatrixSetDiagV2(input=x, diagonal=y, k=k)
-
-
 DIAGONALS_OF = lambda x, *, k: tf.raw_ops.MatrixDiagPartV2(input=x, k=k, padding_value=np.float64(2.0))
-
 
 DIAGONALS = (
     _of_vector("matrix_diag", lambda x: tf.linalg.diag(x), "MatrixDiagV3"),

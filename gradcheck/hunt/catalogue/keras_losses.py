@@ -20,12 +20,9 @@ from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Interva
 
 EPSILON = 1e-7
 """`keras.backend.epsilon()`, below which losses cut off what they take the logarithm of, or divide by."""
-
-
 STARTS = ((2,), (1,), (2, 2), (2, 3), (1, 3))
 REFERENCES = (0, 1, 0)
 """The labels of what vectors are compared with."""
-
 
 _loss = partial(operation, "nn", shapes=vector, others=alike, starts=STARTS)
 _of_labels = partial(operation, "nn", shapes=vector, starts=STARTS)
@@ -145,7 +142,6 @@ KERAS_ERRORS = (
         reduction=("sum_over_batch_size", "sum", "none", None, "mean", "mean_with_sample_weight"),
     ),
 )
-
 
 KERAS_PAIRS = (
     # Products below 1: no distance is cut off at 0. A margin may be negative (Sun et al. 2020, figure 4).

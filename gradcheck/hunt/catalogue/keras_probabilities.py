@@ -16,23 +16,12 @@ from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Interval
 
 PROBABILITY = Interval(0.0, 1.0)
-
-
 CLASSES = ((1, 2), (2, 2), (2, 3), (1, 3), (1, 4))
-
-
 SHARE = Interval(0.0, 1.0, closed=True)
-
-
 SMOOTHING = (0.0, 0.25)
 
-
 _loss = partial(operation, "nn", shapes=vector, others=alike, starts=STARTS)
-
-
 _of_labels = partial(operation, "nn", shapes=vector, starts=STARTS)
-
-
 _classes = partial(operation, "nn", shapes=vector, when=lambda shape: len(shape) > 1 and shape[-1] > 1, starts=CLASSES)
 
 
@@ -80,7 +69,6 @@ def _either(shape: Shape, *_others: Shape) -> tuple[int, ...]:
 
 
 _distribution = partial(_classes, others=alike, batching=along_axis, axis=_either)
-
 
 KERAS_PROBABILITIES = (
     _loss("keras_poisson", lambda x, y: tf.keras.losses.poisson(y, x), "Log Mean", POSITIVE, REALS),

@@ -14,22 +14,13 @@ from gradcheck.hunt.opspec import BOOL, Array
 
 _batch = partial(operation, "nn", in_batch=True)
 
-
 LEAST_SIZE = 1e-7**0.5
 """What is less than that in a spectrum counts as that."""
-
-
 SOFT_TONE = LEAST_SIZE / 4
 """Silence is given a tone so soft that it is as much."""
-
-
 SHARES = (0.49789438, 0.5021056)
 """So much of the middle one of three frequencies either bin holds."""
-
-
 LEAST_POWER = 1e-10
-
-
 SOFTEST = (LEAST_POWER / SHARES[1]) ** 0.5
 
 
@@ -59,7 +50,6 @@ def _from_cuts_of_decibels(x: Array, *, range: float) -> Array:
 
 
 _signal = partial(_batch, shapes=at_least(4, 1), starts=((4, 1), (6, 1), (5, 2)))
-
 
 KERAS_SPECTROGRAMS = (
     operation(

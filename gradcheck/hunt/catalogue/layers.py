@@ -156,8 +156,6 @@ _batch_norm = partial(
     starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
     rtol=1e-5,
 )
-
-
 _in_layout = partial(_batch_norm, others=_of_channels(2), reference=batch_norm_formula)
 _back = partial(
     _batch_norm, others=lambda shape: [(shape[-1:], shape)], part=(0, 1, 2), reference=batch_norm_back_formula

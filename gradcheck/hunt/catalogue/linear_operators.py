@@ -238,7 +238,6 @@ PARAMETERIZED = (
     ),
 )
 
-
 _constant = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 1), (2, 2), (3, 2), (2, 2, 2)))
 
 LINEAR_OPERATORS = (

@@ -14,8 +14,6 @@ from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.opspec import BOOL
 
 _nn = partial(operation, "nn")
-
-
 _logits = partial(_nn, when=lambda shape: len(shape) > 1 and shape[-1] > 0, starts=((1, 2), (2, 2), (2, 3), (1, 3)))
 
 
@@ -42,7 +40,6 @@ _ctc = partial(
     # Also of float64, logarithms of sums are taken in float32 (ctc_loss_util.h): a few units of 2**-24 a step.
     rtol=1e-6,
 )
-
 
 LOSSES = (
     _nn(

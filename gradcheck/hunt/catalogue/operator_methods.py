@@ -17,8 +17,6 @@ SELF_ADJOINT = (
     *("diagonal", "lower_triangular", "block_lower_triangular", "adjoint", "inversion"),
     *("block_diagonal", "kronecker"),
 )
-
-
 VIEWS = ("operator", "adjoint", "inverse")
 
 
@@ -74,18 +72,11 @@ def _smallest(x: Array, depth: int = 1, **_attributes: Any) -> Array:
 
 
 _of_matrix = partial(operation, "linalg", shapes=square, starts=MATRICES)
-
-
 _of_vector = partial(operation, "linalg", shapes=vector, starts=VECTORS)
-
-
 _condition_of_spectrum = partial(
     _of_vector, gradients="Max Min", kinks=_from_extreme_ties, singular=_smallest, view=VIEWS
 )
-
-
 _determinant = partial(_of_vector, gradients="Prod")
-
 
 OPERATOR_METHODS = (
     # Other operators add their matrix.

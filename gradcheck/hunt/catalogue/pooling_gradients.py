@@ -124,10 +124,7 @@ def _of_max_pooling(name: str, form: Formula, leaps: Callable[..., Array], other
 
 
 _of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
-
-
 _of_volumes = partial(_of_max_pooling, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, rtol=1e-6)
-
 
 POOLING_GRADIENTS = (
     _of_images(

@@ -28,8 +28,6 @@ transposed: Formula = lambda x, conjugate, dtype: tf.raw_ops.CSRSparseMatrixToDe
 MATRICES = ((2, 3), (1, 2, 3), (2, 2, 3))
 
 _sparse = partial(operation, "sparse")
-
-
 _of_values = partial(_sparse, when=lambda shape: shape == (3,), starts=((3,),))
 _of_matrix = partial(_sparse, when=lambda shape: shape == (2, 3), starts=((2, 3),))
 
@@ -130,7 +128,6 @@ _csr_product = partial(
     starts=((2, 3),),
     options=_options,
 )
-
 
 SPARSE = (
     _sparse(
