@@ -22,14 +22,19 @@ Formula: TypeAlias = Callable[..., Any]
 
 
 @cache
+def parameters(form: Formula) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a form: its arguments, then its attributes."""
+    return inspect.signature(form).parameters
+
+
 def attribute_names(form: Formula) -> tuple[str, ...]:
     """The names of the attributes that a form takes, sorted.
 
     >>> attribute_names(lambda x, *, keepdims, axis: x)
     ('axis', 'keepdims')
     """
-    parameters = inspect.signature(form).parameters.values()
-    return tuple(sorted(one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY))
+    named = (name for name, one in parameters(form).items() if one.kind is inspect.Parameter.KEYWORD_ONLY)
+    return tuple(sorted(named))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Formula, Indices, Interval, OpSpec, Rule, attribute_names, unary
+from gradcheck.hunt.opspec import (
+    Attribute,
+    Choice,
+    Formula,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    attribute_names,
+    parameters,
+    unary,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -94,7 +104,7 @@ def operation(
     if others:
         rule = only_if(rule, lambda shape: [(shape, *rest) for rest in others(shape)])
     registered = gradients.split() or _raw_operations(source)
-    arity = len(inspect.signature(source).parameters) - len(attribute_names(source))
+    arity = len(parameters(source)) - len(attribute_names(source))
     return OpSpec(name, source, tuple(registered), family, arity=arity, shapes=rule, **fields)
 
 
