@@ -133,8 +133,9 @@ class OpSpec:
     """An operation, written once, as a person would write it.
 
     `source` is the operation on one point; it yields one tensor. `batched` is the form for arguments that all carry one
-    more leading dimension (points), where it differs; it takes the same attributes. With `in_batch`, `source` is of
-    batches, which every argument is and the result: it serves points as it is, and takes one point as a batch of one.
+    more leading dimension (points), where it differs; `**_` stands for attributes that it does not depend on. With
+    `in_batch`, `source` is of batches, which every argument is and the result: it serves points as it is, and takes one
+    point as a batch of one.
     `looped` says that there is no form for points, so that they are evaluated one by one. With `broadcasts`, arguments
     of lower rank get ones behind the leading dimension first. `reference`, if given, is the same mathematical function
     (or the function whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in

@@ -1,4 +1,8 @@
-"""Functions of the catalogue as scripts print them: lambdas are written out, other functions are defined and called."""
+"""Functions of the catalogue as scripts print them: lambdas are written out, other functions are defined and called.
+
+An expression is put together as a tree and not as a text, so that brackets, names that it binds itself, and lines that
+are broken where it stands take care of themselves.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,10 @@ import tensorflow as tf
 from gradcheck.defects import known
 from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
+from gradcheck.hunt.catalogue.complex_forms import COMPLEX_FORMS
 from gradcheck.hunt.catalogue.control_flow import plus_or_minus_the_sum, times_the_sine
 from gradcheck.hunt.catalogue.language import traced
+from gradcheck.hunt.catalogue.linalg import dominant, regular, sine
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.opspec import OpSpec
@@ -93,6 +95,13 @@ def test_what_is_named_as_a_complex_form_is_one_or_no_record_takes_it_for_one() 
     assert strangers({**CATALOGUE, "complex_sin": other}) == {*OF_THEIR_OWN, "complex_sin"}
     named = {region.op for defect in known.load() for region in defect.regions}
     assert named.isdisjoint(name.removeprefix(COMPLEX) for name in OF_THEIR_OWN)
+
+
+def test_no_complex_form_is_of_matrices_that_are_regular_on_the_real_line_alone() -> None:
+    """A sine grows along the imaginary axis, where tanh has poles."""
+    real = {text for form in (dominant, regular, sine) for text in texts_of(form)}
+    assert real & {*texts_of(CATALOGUE["inverse"].source)}
+    assert [spec.name for spec in COMPLEX_FORMS if real & {*texts_of(spec.source)}] == []
 
 
 def test_a_name_given_twice_is_refused() -> None:

@@ -1,14 +1,16 @@
 """What the catalogue's entries and functions are written with.
 
-An operation is a function, its arguments by position and its attributes as keywords, so that linters, type checkers and
-"go to definition" see it: a lambda where one expression says it, also if that only calls a public function, as reading
-the catalogue must not load TensorFlow. It is called as it is. Its forms for points are functions of it, such as
-`along_axis`, which know it by its parameters alone, or stand beside it; of an operation on batches it is the form for
-one point that is made.
+An operation is a function, with arguments by position and attributes as keywords: linters, type checkers and "go to
+definition" see it, and it is called as it is. It is a lambda where one expression says it, also if that only calls a
+public function, for reading the catalogue must not load TensorFlow.
 
-Scripts print the operations, and must not depend on the project. A lambda is written out there, with variables and
-literals in the places of its parameters and of the constants that it names, and so is a lambda that it calls. A `def`
-is printed and called: it may use `tf`, `np`, `functools`, builtins and other such functions, and nothing else.
+Its form for points stands beside it, or is made of it by a function such as `along_axis`, which calls it with other
+arguments and cannot depend on how it is written. What takes batches is given as that, `in_batch`: a form for one point
+can be made of one for batches, but not the other way round.
+
+Scripts print operations, and must not depend on the project. A lambda is written out there, with variables and literals
+in the places of its parameters and of the constants that it names, and so are lambdas that it calls. A `def` is printed
+and called: it may use `tf`, `np`, `functools`, builtins and other such functions, and nothing else.
 """
 
 from __future__ import annotations
