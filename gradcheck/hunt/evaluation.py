@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import FIELD, Formula, OpSpec, attribute_names
+from gradcheck.hunt.opspec import Formula, OpSpec
 from gradcheck.tracing.perturbation import UNIT, perturbed
 
 Array = np.ndarray[Any, Any]
 
 
-@cache
-def compiled(form: Formula, arity: int, given: tuple[str, ...] = ()) -> Callable[..., Any]:
-    """The callable of a text, arguments by position, attributes by keyword; a function as it is.
-
-    `given` are attributes of which the text may leave out those that its values do not depend on.
-    """
-    if not isinstance(form, str):
-        return form
-    names = dict.fromkeys((*attribute_names(form), *given))
-    arguments = [f"_{position}" for position in range(arity)]
-    signature = ", ".join([*arguments, "*", *names] if names else arguments)
-    body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
-    function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np, **FUNCTIONS})
-    return function
-
-
-def single(spec: OpSpec) -> Callable[..., Any]:
+def single(spec: OpSpec) -> Formula:
     """The operation itself on one point."""
-    return compiled(spec.source, spec.arity)
+    if not spec.in_batch:
+        return spec.source
+
+    def of_one(*arguments: Any, **attributes: Any) -> Any:
+        return spec.source(*(argument[tf.newaxis] for argument in arguments), **attributes)[0]
+
+    return of_one
 
 
-def over_points(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:
+def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
-    given = attribute_names(spec.source)
     if reference and spec.reference:
-        return compiled(spec.reference, spec.arity, given)
+        return spec.reference
     if not spec.looped:
-        return compiled(spec.batched or spec.source, spec.arity, given)
+        return spec.batched or spec.source
     function = single(spec)
 
     def looped(*arguments: Any, **attributes: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,26 +17,24 @@ from gradcheck.hunt.graph import Shape
 Array = np.ndarray[Any, Any]
 Distances = Callable[..., Array]
 
-Formula = str | Callable[..., Any]
-"""An expression of `tf` and `np` that names arguments `{0}`, `{1}`, … and attributes `{axis}`, or a function.
-
-A function takes the arguments by position and the attributes as keywords, which have no defaults.
-"""
-
-FIELD = re.compile(r"\{(\w+)\}")
+Formula: TypeAlias = Callable[..., Any]
+"""An operation in Python: it takes the arguments by position and the attributes as keywords, which have no defaults."""
 
 
 @cache
-def attribute_names(form: Formula) -> tuple[str, ...]:
-    """The names of the attributes that a text or a function takes, sorted.
+def parameters(form: Formula) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a form: its arguments, then its attributes."""
+    return inspect.signature(form).parameters
 
-    >>> attribute_names("tf.reduce_sum({0}, axis={axis})")
-    ('axis',)
+
+def attribute_names(form: Formula) -> tuple[str, ...]:
+    """The names of the attributes that a form takes, sorted.
+
+    >>> attribute_names(lambda x, *, keepdims, axis: x)
+    ('axis', 'keepdims')
     """
-    if isinstance(form, str):
-        return tuple(sorted({name for name in FIELD.findall(form) if not name.isdigit()}))
-    parameters = inspect.signature(form).parameters.values()
-    return tuple(sorted(one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY))
+    named = (name for name, one in parameters(form).items() if one.kind is inspect.Parameter.KEYWORD_ONLY)
+    return tuple(sorted(named))
 
 
 @dataclass(frozen=True)
@@ -136,11 +133,14 @@ class OpSpec:
     """An operation, written once, as a person would write it.
 
     `source` is the operation on one point; it yields one tensor. `batched` is the form for arguments that all carry one
-    more leading dimension (points), where it differs; `looped` says that there is no such form, so that points are
-    evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind the leading dimension first.
-    `reference`, if given, is the same mathematical function (or the function whose derivative the gradient is *meant*
-    to be: straight-through, implicit reparametrisation) in float64, on points; differences are taken of it instead of
-    `source`. Row 0 of a batch is always the unperturbed point.
+    more leading dimension (points), where it differs; `**_` stands for attributes that it does not depend on. With
+    `in_batch`, `source` is of batches, which every argument is and the result: it serves points as it is, and takes one
+    point as a batch of one.
+    `looped` says that there is no form for points, so that they are evaluated one by one. With `broadcasts`, arguments
+    of lower rank get ones behind the leading dimension first. `reference`, if given, is the same mathematical function
+    (or the function whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in
+    float64, on points; differences are taken of it instead of `source`. Row 0 of a batch is always the unperturbed
+    point.
 
     `shapes` maps the shape of the first argument to the possible shapes of all arguments, the simplest first, and
     to nothing if the first cannot have that shape; `starts` are the shapes that a fresh first argument may have.
@@ -165,6 +165,7 @@ class OpSpec:
     family: str
     arity: int = 1
     batched: Formula | None = None
+    in_batch: bool = False
     looped: bool = False
     broadcasts: bool = False
     reference: Formula | None = None

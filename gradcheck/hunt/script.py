@@ -5,11 +5,9 @@ Operations of a project of its own are imported from there.
 
 from __future__ import annotations
 
-import dis
-import inspect
+import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gradcheck.autodiff import mode as modes
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
-from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import FIELD, Formula
+from gradcheck.hunt.printed_calls import definitions_of, printed_call
 from gradcheck.hunt.registry import REGISTERED, own_among
 
 Array = np.ndarray[Any, Any]
@@ -112,33 +110,6 @@ def to_python(
     )
 
 
-def definitions_of(forms: Iterable[Formula | None]) -> Iterator[str]:
-    """The sources of all functions that forms are or call, directly or not, in the order of definition."""
-    found: list[Callable[..., Any]] = []
-    waiting = [function for form in forms if form is not None for function in _called(form)]
-    while waiting:
-        function = inspect.unwrap(waiting.pop())
-        if function not in found:
-            found.append(function)
-            known = [function.__globals__.get(name) for name in _globals_read(function.__code__)]
-            waiting += [value for value in known if callable(value) and inspect.isfunction(inspect.unwrap(value))]
-    for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
-        yield inspect.getsource(function)
-
-
-def _called(form: Formula) -> list[Callable[..., Any]]:
-    if not isinstance(form, str):
-        return [form]
-    return [FUNCTIONS[word] for word in re.findall(r"(?<![.\w])\w+", form) if word in FUNCTIONS]
-
-
-def _globals_read(code: CodeType) -> Iterator[str]:
-    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _globals_read(inner)
-
-
 def variables(graph: Graph) -> list[str]:
     """The variable of each position in the script: x or x1, x2, … for inputs, y or y1, y2, … for nodes."""
     return [
@@ -149,15 +120,14 @@ def variables(graph: Graph) -> list[str]:
 
 
 def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> str:
-    """A node's source text, or the call of its function, with the parents' variables and its attributes' literals."""
+    """The call of a node's function with the parents' variables and its attributes' literals; a lambda written out."""
     spec = CATALOGUE[node.op]
     form = spec.reference if reference and spec.reference else spec.source
     parents = [names[parent] for parent in node.parents]
-    if isinstance(form, str):
-        values = {name: repr(value) for name, value in node.attrs}
-        values.update({str(place): parent for place, parent in enumerate(parents)})
-        return FIELD.sub(lambda match: values[match[1]], form)
-    return f"{form.__name__}({', '.join([*parents, *(f'{name}={value!r}' for name, value in node.attrs)])})"
+    if not spec.in_batch or form is spec.reference:
+        return printed_call(form, parents, node.attributes)
+    text = printed_call(form, [f"{parent}[tf.newaxis]" for parent in parents], node.attributes)
+    return ast.unparse(ast.parse(f"({text})[0]"))
 
 
 def _over_rows(node: Node, names: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ The table beside this file has one row a callable that no operation of the catal
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import rows_of
-from gradcheck.hunt.opspec import Formula
+from gradcheck.hunt.printed_calls import texts_of
 
 
 @dataclass(frozen=True)
@@ -192,23 +191,14 @@ def walk() -> Walk:
 
 @cache
 def covered() -> Mapping[str, tuple[str, ...]]:
-    """The callables that the catalogue names, each with the operations whose text, or whose functions, name it."""
+    """The callables that the catalogue names, each with the operations whose functions name it."""
     operations: dict[int, dict[str, None]] = {}
     for spec in CATALOGUE.values():
-        for text in _texts(spec.source, set()):
+        for text in texts_of(spec.source):
             for name in NAME.findall(text):
                 for value in _along(name):
                     operations.setdefault(id(value), {})[spec.name] = None
     return {name: tuple(operations[id(value)]) for name, value in walk().names.items() if id(value) in operations}
-
-
-def _texts(form: Formula, seen: set[str]) -> Iterator[str]:
-    """The text of an operation, and of the functions of the catalogue that it calls."""
-    text = form if isinstance(form, str) else inspect.getsource(form)
-    yield text
-    for name in sorted(set(re.findall(r"\b\w+\b", text)) & set(FUNCTIONS) - seen):
-        seen.add(name)
-        yield from _texts(FUNCTIONS[name], seen)
 
 
 def _along(name: str) -> Iterator[Any]:

@@ -71,7 +71,7 @@ def of_each_rank(examples: Sequence[Any]) -> list[Any]:
     return list({tuple(value.ndim for value in one.arguments): one for one in reversed(examples)}.values())
 
 
-def text_yields_a_finite_tensor_of_the_declared_dtype(entry: Entry) -> None:
+def source_yields_a_finite_tensor_of_the_declared_dtype(entry: Entry) -> None:
     assert entry.values, f"none of the starts {entry.spec.starts} is admitted by the shape rule"
     for example, value in entry.values:
         assert value.dtype.name == entry.spec.result
@@ -136,7 +136,7 @@ def script_computes_what_the_operation_does(entry: Entry) -> None:
 
 
 LAWS = (
-    text_yields_a_finite_tensor_of_the_declared_dtype,
+    source_yields_a_finite_tensor_of_the_declared_dtype,
     backward_pass_goes_through_the_declared_gradients,
     batch_agrees_with_loop,
     points_are_taken_at_every_rank_that_one_point_is,

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from gradcheck.autodiff.mode import COND, PFOR, Mode
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.script import definitions_of, expression, to_python
+from gradcheck.hunt.printed_calls import definitions_of, node_of, texts_of
+from gradcheck.hunt.script import expression, to_python
 from tests import slices
 from tests.catalogue.entries import defined, plain_graph
 
@@ -70,6 +73,47 @@ def test_printed_functions_have_names_of_their_own() -> None:
     scripts = (to_python(SMOOTH, 2, mode=mode) for mode in (Mode(PFOR), Mode(mode=COND)))
     reserved = {name for script in scripts for name in defined(script)}
     assert not reserved & set(names)
+
+
+FORMS = [form for spec in CATALOGUE.values() for form in (spec.source, spec.reference) if form is not None]
+LAMBDAS = [form for form in FORMS if form.__name__ == "<lambda>"]
+
+
+def test_every_lambda_is_found_in_its_file() -> None:
+    """A form that is one is written out, from the expression that it was made by."""
+    for form in LAMBDAS:
+        node = node_of(form)
+        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        assert names == [*form.__code__.co_varnames[: len(names)]]
+    assert len(LAMBDAS) > 1000
+
+
+def hidden(text: str) -> Iterator[str]:
+    """Of a lambda, what would be put where a name is bound that it may have in a script, or that is a parameter's."""
+    node = ast.parse(text, mode="eval").body
+    assert isinstance(node, ast.Lambda)
+    own = {one.arg for one in node.args.args}
+    for inner in ast.walk(node.body):
+        if isinstance(inner, ast.Lambda):
+            bound = {one.arg for one in ast.walk(inner.args) if isinstance(one, ast.arg)}
+        elif isinstance(inner, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            targets = (name for each in inner.generators for name in ast.walk(each.target))
+            bound = {name.id for name in targets if isinstance(name, ast.Name)}
+            yield from bound & own
+        else:
+            continue
+        read = {name.id for name in ast.walk(inner) if isinstance(name, ast.Name)}
+        if any(re.fullmatch(r"[xy]\d*", name) for name in bound):
+            yield from (read & own) - bound
+
+
+def test_no_name_that_a_lambda_binds_inside_hides_what_is_put_there() -> None:
+    assert [*hidden("lambda x: map(lambda x: x, x)")] == []
+    assert [*hidden("lambda a: map(lambda x: x + a, a)")] == ["a"]
+    assert [*hidden("lambda a: [a for a in b]")] == ["a"]
+    assert [*hidden("lambda a: [a for x in b]")] == ["a"]
+    texts = {text for form in FORMS for text in texts_of(form) if text.startswith("lambda")}
+    assert [text for text in texts if any(hidden(text))] == []
 
 
 def test_a_title_cannot_leave_its_quotes() -> None:

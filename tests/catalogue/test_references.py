@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import compiled, over_points, single
+from gradcheck.hunt.evaluation import over_points, single
 from gradcheck.hunt.opspec import OpSpec
 from tests import slices
 
@@ -357,7 +357,7 @@ def test_the_reference_is_the_operation(name: str, sampler: Any, subtests: pytes
             points = [np.stack([x, x * 0.75, x * 0.875]) for x in example.arguments]
             others = [oracle(*(p[row] for p in points), **example.attributes) for row in (1, 2)]
             batch = over_points(spec, reference=True)(*map(tf.constant, points), **example.attributes)
-            one = compiled(spec.reference, spec.arity)(*(tf.constant(p[1]) for p in points), **example.attributes)
+            one = over_points(spec, reference=True)(*(tf.constant(p[1]) for p in points), **example.attributes)
             np.testing.assert_allclose(batch.numpy(), [right, *others], rtol=1e-13, atol=1e-13)
             np.testing.assert_allclose(one.numpy(), others[0], rtol=1e-13, atol=1e-13)
     with subtests.test("the reference has the gradient"):
@@ -369,7 +369,7 @@ def assert_gradient(spec: OpSpec, oracle: Callable[..., Array], example: Any, we
     arguments = [tf.constant(x) for x in example.arguments]
     with tf.GradientTape() as tape:
         tape.watch(arguments)
-        value = tf.reduce_sum(weights * compiled(spec.reference, spec.arity)(*arguments, **example.attributes))
+        value = tf.reduce_sum(weights * over_points(spec, reference=True)(*arguments, **example.attributes))
     gradients = tape.gradient(value, arguments, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     for position, gradient in enumerate(gradients):
         slopes = _slopes(oracle, example, position, weights)
@@ -385,7 +385,7 @@ def test_ctc_rounds_as_float32_does_and_by_no_more_than_is_declared(name: str, s
         x = tf.constant(example.arguments[0])
         of_tensorflow, of_formula = (
             _value_and_gradient(function, x, example.attributes)
-            for function in (single(spec), compiled(spec.reference, spec.arity))
+            for function in (single(spec), over_points(spec, reference=True))
         )
         for one, right in zip(of_tensorflow, of_formula, strict=True):
             # Logarithms of at least 1 are added up, and differences taken of probabilities: smaller results cancel.

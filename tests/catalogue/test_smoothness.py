@@ -42,10 +42,15 @@ def few(examples: Sequence[Any]) -> Sequence[Any]:
     return spread(examples, 4)
 
 
+def simplicity(spec: OpSpec) -> tuple[bool, bool, bool, int]:
+    """What comes first among operations: cheap ones, of expressions, of few arguments."""
+    return bool(spec.dear), spec.looped, spec.source.__name__ != "<lambda>", spec.arity
+
+
 def representative(specs: Sequence[OpSpec]) -> list[OpSpec]:
     """For each family operations with each set of declarations, each arity, each rank of a start, looped and not."""
     found: dict[Any, OpSpec] = {}
-    for spec in sorted(specs, key=lambda one: (bool(one.dear), one.looped, not isinstance(one.source, str), one.arity)):
+    for spec in sorted(specs, key=simplicity):
         declared = {name for name in DECLARATIONS if getattr(spec, name)}
         ranks = (("rank", len(start)) for start in spec.starts)
         traits = (declared | {spec.result, *spec.dtypes}, ("looped", spec.looped), ("arity", spec.arity), *ranks)

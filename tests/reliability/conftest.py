@@ -29,6 +29,7 @@ PLANT = """
 import os, signal, time
 import numpy as np
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.report import confirmation
 
@@ -79,12 +80,12 @@ def crash_traced(x):
 np.planted_crash, np.planted_hang, np.planted_crash_backwards = crash, hang, crash_backwards
 np.planted_crash_traced = crash_traced
 for name, source in {
-    "planted_wrong": "tf.grad_pass_through(tf.square)({0})",
-    "planted_wrong_too": "tf.grad_pass_through(tf.exp)({0})",
-    "planted_crash": "np.planted_crash({0})",
-    "planted_crash_backwards": "np.planted_crash_backwards({0})",
-    "planted_crash_traced": "np.planted_crash_traced({0})",
-    "planted_hang": "np.planted_hang({0})",
+    "planted_wrong": lambda x: tf.grad_pass_through(tf.square)(x),
+    "planted_wrong_too": lambda x: tf.grad_pass_through(tf.exp)(x),
+    "planted_crash": lambda x: np.planted_crash(x),
+    "planted_crash_backwards": lambda x: np.planted_crash_backwards(x),
+    "planted_crash_traced": lambda x: np.planted_crash_traced(x),
+    "planted_hang": lambda x: np.planted_hang(x),
 }.items():
     CATALOGUE[name] = OpSpec(name, source, ("Identity",), "planted", starts=((2,),))
 """

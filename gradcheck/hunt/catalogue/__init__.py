@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from gradcheck.hunt.catalogue import (
     arrays,
@@ -17,6 +16,7 @@ from gradcheck.hunt.catalogue import (
     convolution,
     convolution_forms,
     croppings,
+    diagonals,
     elementwise,
     embeddings,
     frames,
@@ -29,22 +29,27 @@ from gradcheck.hunt.catalogue import (
     keras_losses,
     keras_nn,
     keras_ops,
+    keras_probabilities,
     keras_signal,
+    keras_spectrograms,
     keras_statistics,
-    language,
     layers,
     linalg,
     linear_operators,
+    losses,
     mapping,
     matrix_functions,
     moments,
     norms,
     numpy_ops,
+    operator_methods,
     pooling,
+    pooling_gradients,
     quantization,
     ragged,
     random,
     rearrangements,
+    recurrent,
     reductions,
     sparse,
     sparse_forms,
@@ -54,13 +59,15 @@ from gradcheck.hunt.opspec import OpSpec
 
 GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
-    *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
+    *(diagonals.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, losses.LOSSES, reductions.ORDERING),
     *(
         pooling.POOLING,
+        pooling_gradients.POOLING_GRADIENTS,
+        pooling.POOLING_FORMS,
         convolution.CONVOLUTIONS,
         channels_first.CHANNELS_FIRST,
         layers.NORMALIZATIONS,
-        layers.RECURRENT,
+        recurrent.RECURRENT,
     ),
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG),
     *(contractions.CONTRACTIONS, complex_signal.SIGNAL),
@@ -70,13 +77,20 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(norms.NORMS, moments.MOMENTS),
     *(matrix_functions.MATRIX_FUNCTIONS, frames.FRAMES),
     *(colours.COLOURS, croppings.CROPPINGS, image_quality.IMAGE_QUALITY),
-    *(convolution_forms.CONVOLUTION_FORMS, embeddings.EMBEDDINGS, linear_operators.LINEAR_OPERATORS),
+    *(
+        convolution_forms.CONVOLUTION_FORMS,
+        embeddings.EMBEDDINGS,
+        linear_operators.LINEAR_OPERATORS,
+        operator_methods.OPERATOR_METHODS,
+    ),
     *(rearrangements.REARRANGEMENTS, mapping.MAPPING),
     *(sparse_forms.SPARSE_FORMS, sparse_forms.RAGGED_FORMS),
     *(keras_ops.KERAS_ELEMENTWISE, keras_ops.KERAS_BINARY, keras_ops.KERAS_ACTIVATIONS),
-    *(keras_losses.KERAS_LOSSES, keras_statistics.KERAS_STATISTICS),
+    *(keras_losses.KERAS_ERRORS, keras_probabilities.KERAS_PROBABILITIES, keras_losses.KERAS_PAIRS),
+    keras_statistics.KERAS_STATISTICS,
     *(keras_linalg.KERAS_LINALG, keras_linalg.KERAS_SEQUENCES),
     *(keras_nn.KERAS_NN, keras_signal.KERAS_SIGNAL, keras_layers.KERAS_LAYERS),
+    *(keras_spectrograms.KERAS_SPECTROGRAMS, keras_layers.KERAS_UP_SAMPLING),
     keras_images.KERAS_IMAGES,
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
     tensorflow_1.TENSORFLOW_1,
@@ -94,38 +108,3 @@ def by_name(groups: Iterable[Iterable[OpSpec]]) -> dict[str, OpSpec]:
 
 
 CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: value
-    for module in (
-        channels_first,
-        colours,
-        containers,
-        contractions,
-        control_flow,
-        convolution,
-        convolution_forms,
-        embeddings,
-        gather_scatter,
-        image_quality,
-        images,
-        keras_layers,
-        language,
-        layers,
-        linalg,
-        linear_operators,
-        mapping,
-        matrix_functions,
-        pooling,
-        quantization,
-        ragged,
-        random,
-        rearrangements,
-        sparse,
-        tensorflow_1,
-    )
-    for name, value in vars(module).items()
-    if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")
-}
-"""What the texts of operations may call, besides `tf` and `np`."""

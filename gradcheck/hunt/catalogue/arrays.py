@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
 from typing import Any
 
-from gradcheck.hunt.catalogue.language import along_axis, operation, points_last
+import numpy as np
+
+from gradcheck.hunt.catalogue.language import along_axis, operation, points_last, tf
 from gradcheck.hunt.catalogue.shapes import (
     alike,
     at_least,
@@ -22,24 +23,28 @@ from gradcheck.hunt.catalogue.shapes import (
     vector,
 )
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Indices, unary
+from gradcheck.hunt.opspec import Formula, Indices, unary
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (1, 3), (2, 1, 2))
 ENDS = (0, -1)
-WITH_POINTS = {
-    "{shape}": "({0}.shape[0], *{shape})",
-    "{perm}": "(0, *(axis + 1 for axis in {perm}))",
-    "{begin}": "(0, *{begin})",
-    "{size}": "(-1, *{size})",
-    "{paddings}": "((0, 0), *{paddings})",
-    "{multiples}": "(1, *{multiples})",
-    "{dims}": "(False, *{dims})",
+WITH_POINTS: dict[str, Callable[[tf.Tensor, Any], tuple[Any, ...]]] = {
+    "shape": lambda x, shape: (x.shape[0], *shape),
+    "perm": lambda _, perm: (0, *(axis + 1 for axis in perm)),
+    "begin": lambda _, begin: (0, *begin),
+    "size": lambda _, size: (-1, *size),
+    "paddings": lambda _, paddings: ((0, 0), *paddings),
+    "multiples": lambda _, multiples: (1, *multiples),
+    "dims": lambda _, dims: (False, *dims),
 }
 """Attributes that are given for every dimension, with that of points in front."""
 
 
-def _with_points(source: str) -> str:
-    return re.sub(r"\{\w+\}", lambda match: WITH_POINTS.get(match[0], match[0]), source)
+def _with_points(form: Formula) -> Formula:
+    def of_points(x: tf.Tensor, *others: tf.Tensor, **ways: Any) -> tf.Tensor:
+        given = {name: WITH_POINTS[name](x, value) if name in WITH_POINTS else value for name, value in ways.items()}
+        return form(x, *others, **given)
+
+    return of_points
 
 
 def _reshapes(shape: Shape) -> Iterable[Shape]:
@@ -100,30 +105,30 @@ _mirror = partial(_unary, shapes=only_if(of_rank(4), vector), paddings=_paddings
 _pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
 
 ARRAYS = (
-    _unary("expand_dims", "tf.expand_dims({0}, axis=-1)", "ExpandDims", shapes=unary),
-    _unary("reshape", "tf.reshape({0}, {shape})", "Reshape", shapes=nonempty, shape=_reshapes),
-    _unary("transpose", "tf.transpose({0}, {perm})", "Transpose", perm=_permutations),
+    _unary("expand_dims", lambda x: tf.expand_dims(x, axis=-1), "ExpandDims", shapes=unary),
+    _unary("reshape", lambda x, *, shape: tf.reshape(x, shape), "Reshape", shapes=nonempty, shape=_reshapes),
+    _unary("transpose", lambda x, *, perm: tf.transpose(x, perm), "Transpose", perm=_permutations),
     _unary(
         "conjugate_transpose",
-        "tf.transpose({0}, {perm}, conjugate=True)",
+        lambda x, *, perm: tf.transpose(x, perm, conjugate=True),
         "ConjugateTranspose",
         when=lambda shape: len(shape) > 1,
         perm=_moving_permutations,
         dtypes=("complex128",),
         result="complex128",
     ),
-    _pair("concat", "tf.concat([{0}, {1}], axis={axis})", "ConcatV2", axis=axes),
+    _pair("concat", lambda x, y, *, axis: tf.concat([x, y], axis=axis), "ConcatV2", axis=axes),
     _pair(
         "legacy_concat",
-        "tf.raw_ops.Concat(concat_dim=0, values=[{0}, {1}])",
-        batched="tf.raw_ops.Concat(concat_dim=1, values=[{0}, {1}])",
+        lambda x, y: tf.raw_ops.Concat(concat_dim=0, values=[x, y]),
+        batched=lambda x, y: tf.raw_ops.Concat(concat_dim=1, values=[x, y]),
     ),
     # More than 16 parts are told apart in another way, and the gradient of the gather arrives as IndexedSlices.
     _pair(
         "concat_many",
-        "tf.concat([{0}, {1}] * 9, axis={axis})",
+        lambda x, y, *, axis: tf.concat([x, y] * 9, axis=axis),
         "ConcatV2",
-        batched="tf.concat([{0}, {1}] * 9, axis={axis} + ({axis} >= 0))",
+        batched=lambda x, y, *, axis: tf.concat([x, y] * 9, axis=axis + (axis >= 0)),
         when=lambda shape: math.prod(shape) <= 2,
         others=lambda shape: [((2, *shape[1:]),), ((1, *shape[1:]),)],
         starts=((1,), (2,), (1, 1), (2, 1)),
@@ -131,18 +136,24 @@ ARRAYS = (
     ),
     _pair(
         "concat_gathered",
-        "tf.gather(tf.concat([{0}, {1}], axis={axis}), {rows})",
+        lambda x, y, *, axis, rows: tf.gather(tf.concat([x, y], axis=axis), rows),
         "ConcatV2 GatherV2",
-        batched="tf.gather(tf.concat([{0}, {1}], axis={axis} + ({axis} >= 0)), {rows}, axis=1)",
+        batched=lambda x, y, *, axis, rows: tf.gather(tf.concat([x, y], axis=axis + (axis >= 0)), rows, axis=1),
         shapes=vector,
         axis=lambda shape, _: (*range(len(shape)), *axes(shape)),
         rows=lambda shape, _: Indices(3, below=shape[0]),
     ),
-    _pair("stack", "tf.stack([{0}, {1}], axis={axis})", "Pack", shapes=unary, axis=lambda shape, _: axes((*shape, 1))),
-    _along("unstack", "tf.unstack({0}, axis={axis})[{which}]", "Unpack", axis=axes, which=ENDS),
+    _pair(
+        "stack",
+        lambda x, y, *, axis: tf.stack([x, y], axis=axis),
+        "Pack",
+        shapes=unary,
+        axis=lambda shape, _: axes((*shape, 1)),
+    ),
+    _along("unstack", lambda x, *, axis, which: tf.unstack(x, axis=axis)[which], "Unpack", axis=axes, which=ENDS),
     _along(
         "split",
-        "tf.split({0}, 2, axis={axis})[{which}]",
+        lambda x, *, axis, which: tf.split(x, 2, axis=axis)[which],
         "Split",
         when=lambda shape: any(size % 2 == 0 for size in shape),
         axis=lambda shape: [axis for axis in axes(shape) if shape[axis] % 2 == 0],
@@ -150,7 +161,7 @@ ARRAYS = (
     ),
     _along(
         "split_v",
-        "tf.split({0}, [1, {0}.shape[{axis}] - 1], axis={axis})[{which}]",
+        lambda x, *, axis, which: tf.split(x, [1, x.shape[axis] - 1], axis=axis)[which],
         "SplitV",
         when=lambda shape: max(shape) > 1,
         axis=lambda shape: [axis for axis in axes(shape) if shape[axis] > 1],
@@ -158,7 +169,7 @@ ARRAYS = (
     ),
     _unary(
         "squeeze",
-        "tf.squeeze({0}, axis={axis})",
+        lambda x, *, axis: tf.squeeze(x, axis=axis),
         "Squeeze",
         shapes=unary,
         when=lambda shape: 1 in shape,
@@ -166,78 +177,87 @@ ARRAYS = (
     ),
     _unary(
         "slice",
-        "tf.slice({0}, {begin}, {size})",
+        lambda x, *, begin, size: tf.slice(x, begin, size),
         "Slice",
         begin=lambda shape: [(0,) * len(shape)],
         size=lambda shape: [(1,) * len(shape), shape],
     ),
     _unary(
         "slice_from",
-        "tf.slice({0}, {begin}, {size})",
+        lambda x, *, begin, size: tf.slice(x, begin, size),
         "Slice",
         begin=lambda shape: [tuple(size - 1 for size in shape), (0,) * len(shape)],
         size=lambda shape: [(-1,) * len(shape), (1,) * len(shape)],
     ),
-    _unary("strided_slice", "{0}[..., ::{step}]", "StridedSlice", step=(2, -1, -2)),
-    _unary("strided_slice_shrink", "{0}[..., {which}, tf.newaxis]", "StridedSlice", which=ENDS),
+    _unary("strided_slice", lambda x, *, step: x[..., ::step], "StridedSlice", step=(2, -1, -2)),
+    _unary("strided_slice_shrink", lambda x, *, which: x[..., which, tf.newaxis], "StridedSlice", which=ENDS),
     _unary(
         "strided_slice_range",
-        "{0}[{begin}:{end}:{step}, ...]",
+        lambda x, *, begin, end, step: x[begin:end:step, ...],
         "StridedSlice",
-        batched="{0}[:, {begin}:{end}:{step}, ...]",
+        batched=lambda x, *, begin, end, step: x[:, begin:end:step, ...],
         begin=(0, -1, 1, None),
         end=lambda shape: (shape[0], -1, None),
         step=(1, 2),
     ),
-    _pad("pad", "tf.pad({0}, {paddings})", "Pad"),
-    _pad("pad_constant", "tf.pad({0}, {paddings}, constant_values=2.0)", "PadV2"),
-    _mirror("pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad"),
-    _mirror("pad_reflect", "tf.pad({0}, {paddings}, mode='REFLECT')", "MirrorPad", when=lambda shape: min(shape) > 1),
+    _pad("pad", lambda x, *, paddings: tf.pad(x, paddings), "Pad"),
+    _pad("pad_constant", lambda x, *, paddings: tf.pad(x, paddings, constant_values=2.0), "PadV2"),
+    _mirror("pad_symmetric", lambda x, *, paddings: tf.pad(x, paddings, mode="SYMMETRIC"), "MirrorPad"),
+    _mirror(
+        "pad_reflect",
+        lambda x, *, paddings: tf.pad(x, paddings, mode="REFLECT"),
+        "MirrorPad",
+        when=lambda shape: min(shape) > 1,
+    ),
     _unary(
         "tile",
-        "tf.tile({0}, {multiples})",
+        lambda x, *, multiples: tf.tile(x, multiples),
         "Tile",
         multiples=lambda shape: [(2,) * len(shape), (*[1] * (len(shape) - 1), 3)],
     ),
     _unary(
         "tile_gathered",
-        "tf.gather(tf.tile({0}, {multiples}), {rows})",
+        lambda x, *, multiples, rows: tf.gather(tf.tile(x, multiples), rows),
         "Tile GatherV2",
-        batched="tf.gather(tf.tile({0}, (1, *{multiples})), {rows}, axis=1)",
+        batched=lambda x, *, multiples, rows: tf.gather(tf.tile(x, (1, *multiples)), rows, axis=1),
         multiples=lambda shape: [(2,) * len(shape), (3, *[1] * (len(shape) - 1))],
         rows=lambda shape: Indices(3, below=2 * shape[0]),
     ),
     _unary(
-        "broadcast_to", "tf.broadcast_to({0}, {shape})", "BroadcastTo", when=lambda shape: 1 in shape, shape=_stretched
+        "broadcast_to",
+        lambda x, *, shape: tf.broadcast_to(x, shape),
+        "BroadcastTo",
+        when=lambda shape: 1 in shape,
+        shape=_stretched,
     ),
     _unary(
         "broadcast_to_rank",
-        "tf.broadcast_to({0}, (2, *{0}.shape))",
+        lambda x: tf.broadcast_to(x, (2, *x.shape)),
         "BroadcastTo",
-        batched="tf.broadcast_to({0}[:, tf.newaxis], ({0}.shape[0], 2, *{0}.shape[1:]))",
+        batched=lambda x: tf.broadcast_to(x[:, tf.newaxis], (x.shape[0], 2, *x.shape[1:])),
         shapes=nonempty,
         starts=((), *STARTS),
     ),
-    _unary("fill", "tf.fill((2, 3), {0})", "Fill", looped=True, shapes=at_least(), starts=((),)),
+    _unary("fill", lambda x: tf.fill((2, 3), x), "Fill", looped=True, shapes=at_least(), starts=((),)),
     _unary(
         "reverse",
-        "tf.reverse({0}, np.ravel({axis}))",
+        lambda x, *, axis: tf.reverse(x, np.ravel(axis)),
         "ReverseV2",
         axis=lambda shape: (*axes(shape), *combinations(axes(shape), 2)),
     ),
     _unary(
         "reverse_sequence",
-        "tf.reverse_sequence({0}, {lengths}, seq_axis=1, batch_axis=0)",
+        lambda x, *, lengths: tf.reverse_sequence(x, lengths, seq_axis=1, batch_axis=0),
         "ReverseSequence",
-        batched="tf.reverse_sequence({0}, {lengths}, seq_axis=2, batch_axis=1)",
+        batched=lambda x, *, lengths: tf.reverse_sequence(x, lengths, seq_axis=2, batch_axis=1),
         shapes=only_if(of_rank(4), nonempty_matrix),
         starts=((1, 2), (2, 2), (2, 3), (2, 2, 2)),
         lengths=lambda shape: Indices(shape[0], below=shape[1] + 1),
     ),
-    _along("roll", "tf.roll({0}, shift={shift}, axis={axis})", "Roll", shift=(1, -1, 2), axis=axes),
+    _along("roll", lambda x, *, shift, axis: tf.roll(x, shift=shift, axis=axis), "Roll", shift=(1, -1, 2), axis=axes),
     _unary(
         "roll_over_axes",
-        "tf.roll({0}, shift={shifts}, axis={axis})",
+        lambda x, *, shifts, axis: tf.roll(x, shift=shifts, axis=axis),
         "Roll",
         shapes=nonempty_matrix,
         shifts=((1, 1), (1, -1), (2, 1)),
@@ -245,7 +265,7 @@ ARRAYS = (
     ),
     _unary(
         "space_to_batch",
-        "tf.space_to_batch({0}, [2], [[1, 1]])",
+        lambda x: tf.space_to_batch(x, [2], [[1, 1]]),
         "SpaceToBatchND",
         batching=points_last,
         shapes=nonempty_matrix,
@@ -254,33 +274,35 @@ ARRAYS = (
     ),
     _unary(
         "batch_to_space",
-        "tf.batch_to_space({0}, [2], [[1, 0]])",
+        lambda x: tf.batch_to_space(x, [2], [[1, 0]]),
         "BatchToSpaceND",
         batching=points_last,
         shapes=nonempty_matrix,
         when=lambda shape: shape[0] % 2 == 0,
         starts=((2, 1), (2, 2), (4, 1), (2, 2, 2)),
     ),
-    _unary("legacy_reverse", "tf.raw_ops.Reverse(tensor={0}, dims={dims})", dims=_reversals),
+    _unary("legacy_reverse", lambda x, *, dims: tf.raw_ops.Reverse(tensor=x, dims=dims), dims=_reversals),
     _unary(
         "legacy_space_to_batch",
-        "tf.raw_ops.SpaceToBatch(input={0}[..., tf.newaxis], paddings={paddings}, block_size=2)[..., 0]",
-        batched=points_last("tf.raw_ops.SpaceToBatch(input={0}, paddings={paddings}, block_size=2)"),
+        lambda x, *, paddings: tf.raw_ops.SpaceToBatch(input=x[..., tf.newaxis], paddings=paddings, block_size=2)[
+            ..., 0
+        ],
+        batched=points_last(lambda x, *, paddings: tf.raw_ops.SpaceToBatch(input=x, paddings=paddings, block_size=2)),
         when=_image_batches,
         starts=((1, 2, 2), (2, 1, 2), (1, 3, 1)),
         paddings=_filled_up(2, 2),
     ),
     _unary(
         "legacy_batch_to_space",
-        "tf.raw_ops.BatchToSpace(input={0}[..., tf.newaxis], crops={crops}, block_size=2)[..., 0]",
-        batched=points_last("tf.raw_ops.BatchToSpace(input={0}, crops={crops}, block_size=2)"),
+        lambda x, *, crops: tf.raw_ops.BatchToSpace(input=x[..., tf.newaxis], crops=crops, block_size=2)[..., 0],
+        batched=points_last(lambda x, *, crops: tf.raw_ops.BatchToSpace(input=x, crops=crops, block_size=2)),
         when=lambda shape: _image_batches(shape) and shape[0] % 4 == 0,
         starts=((4, 1, 1), (4, 1, 2), (8, 1, 1)),
         crops=(((0, 0), (0, 0)), ((1, 0), (0, 1)), ((0, 0), (1, 0))),
     ),
     _unary(
         "space_to_batch_2d",
-        "tf.space_to_batch({0}, [3, 2], {paddings})",
+        lambda x, *, paddings: tf.space_to_batch(x, [3, 2], paddings),
         "SpaceToBatchND",
         batching=points_last,
         when=_image_batches,
@@ -289,7 +311,7 @@ ARRAYS = (
     ),
     _unary(
         "batch_to_space_2d",
-        "tf.batch_to_space({0}, [3, 2], {crops})",
+        lambda x, *, crops: tf.batch_to_space(x, [3, 2], crops),
         "BatchToSpaceND",
         batching=points_last,
         when=lambda shape: _image_batches(shape) and shape[0] % 6 == 0,

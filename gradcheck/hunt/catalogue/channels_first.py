@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, largest_in_volumes, window_ties
+from gradcheck.hunt.catalogue.convolution import convolved_points, depthwise_points
+from gradcheck.hunt.catalogue.language import compiled_by_xla, operation, tf
+from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, largest_in_volumes, means_in_volumes, window_ties
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Shapes
@@ -60,68 +61,87 @@ _on_images = partial(_by_xla, shapes=at_least(1, 2, 2), starts=((1, 2, 2), (2, 3
 _on_volumes = partial(_on_images, shapes=at_least(1, 2, 2, 2), starts=((1, 2, 2, 2), (2, 3, 2, 2)))
 
 
-def _largest(kernel: str, layout: str) -> str:
-    given = f"tf.raw_ops.{kernel}, {{0}}[tf.newaxis], {{stride}}, padding={{padding}}, data_format={layout!r}"
-    return f"compiled_by_xla(single_max_pool)({given})[0]"
-
+_largest_in_images = partial(
+    _on_images,
+    batched=largest_in_windows,
+    reference=largest_in_windows,
+    stride=STRIDES,
+    kinks=_ties,
+    rtol=1e-6,
+)
 
 CHANNELS_FIRST = (
     _on_images(
         "conv2d_channels_first",
-        "compiled_by_xla(tf.nn.conv2d)({0}[tf.newaxis], {1}, {stride}, {padding}, 'NCHW')[0]",
+        lambda x, filters, *, stride, padding: compiled_by_xla(tf.nn.conv2d)(
+            x[tf.newaxis], filters, stride, padding, "NCHW"
+        )[0],
         "Conv2D",
-        batched="channels_first(convolved_points(channels_last({0}), {1}, stride={stride}, padding={padding}))",
+        batched=lambda x, filters, *, stride, padding: channels_first(
+            convolved_points(channels_last(x), filters, stride=stride, padding=padding)
+        ),
         others=_filters,
         stride=(*STRIDES, (2, 1)),
     ),
     _on_volumes(
         "conv3d_channels_first",
-        "compiled_by_xla(tf.nn.conv3d)({0}[tf.newaxis], {1}, [1, 1, *{stride}], {padding}, 'NCDHW')[0]",
+        lambda x, filters, *, stride, padding: compiled_by_xla(tf.nn.conv3d)(
+            x[tf.newaxis], filters, [1, 1, *stride], padding, "NCDHW"
+        )[0],
         "Conv3D",
-        batched="channels_first(convolved_points(channels_last({0}), {1}, stride={stride}, padding={padding}))",
+        batched=lambda x, filters, *, stride, padding: channels_first(
+            convolved_points(channels_last(x), filters, stride=stride, padding=padding)
+        ),
         others=_filters,
         stride=((1, 1, 1), (2, 2, 2), (1, 2, 1)),
     ),
     _on_images(
         "depthwise_conv2d_channels_first",
-        "compiled_by_xla(tf.nn.depthwise_conv2d)({0}[tf.newaxis], {1}, [1, 1, {stride}, {stride}], {padding}, "
-        "'NCHW')[0]",
+        lambda x, filters, *, stride, padding: compiled_by_xla(tf.nn.depthwise_conv2d)(
+            x[tf.newaxis], filters, [1, 1, stride, stride], padding, "NCHW"
+        )[0],
         "DepthwiseConv2dNative",
-        batched="channels_first(depthwise_points(channels_last({0}), {1}, stride={stride}, padding={padding}))",
+        batched=lambda x, filters, *, stride, padding: channels_first(
+            depthwise_points(channels_last(x), filters, stride=stride, padding=padding)
+        ),
         others=_filters,
         stride=STRIDES,
     ),
     _on_images(
         "avg_pool2d_channels_first",
-        "compiled_by_xla(tf.nn.avg_pool2d)({0}[tf.newaxis], 2, {stride}, {padding}, 'NCHW')[0]",
+        lambda x, *, stride, padding: compiled_by_xla(tf.nn.avg_pool2d)(x[tf.newaxis], 2, stride, padding, "NCHW")[0],
         "AvgPool",
-        batched="channels_first(tf.nn.avg_pool2d(channels_last({0}), 2, {stride}, {padding}))",
+        batched=lambda x, *, stride, padding: channels_first(tf.nn.avg_pool2d(channels_last(x), 2, stride, padding)),
         stride=STRIDES,
     ),
     _on_volumes(
         "avg_pool3d_channels_first",
-        "compiled_by_xla(tf.nn.avg_pool3d)({0}[tf.newaxis], 2, {stride}, {padding}, 'NCDHW')[0]",
+        lambda x, *, stride, padding: compiled_by_xla(tf.nn.avg_pool3d)(x[tf.newaxis], 2, stride, padding, "NCDHW")[0],
         "AvgPool3D",
-        batched="channels_first(means_in_volumes(channels_last({0}), ksize=2, stride={stride}, padding={padding}, "
-        "count=1))",
+        batched=lambda x, *, stride, padding: channels_first(
+            means_in_volumes(channels_last(x), ksize=2, stride=stride, padding=padding, count=1)
+        ),
         stride=STRIDES,
     ),
-    *(
-        _on_images(
-            f"{name}_channels_first",
-            _largest(kernel, "NCHW"),
-            kernel,
-            batched=largest_in_windows,
-            reference=largest_in_windows,
-            stride=STRIDES,
-            kinks=_ties,
-            rtol=1e-6,
-        )
-        for name, kernel in (("max_pool2d", "MaxPool"), ("max_pool_v2", "MaxPoolV2"))
+    _largest_in_images(
+        "max_pool2d_channels_first",
+        lambda x, *, stride, padding: compiled_by_xla(single_max_pool)(
+            tf.raw_ops.MaxPool, x[tf.newaxis], stride, padding=padding, data_format="NCHW"
+        )[0],
+        "MaxPool",
+    ),
+    _largest_in_images(
+        "max_pool_v2_channels_first",
+        lambda x, *, stride, padding: compiled_by_xla(single_max_pool)(
+            tf.raw_ops.MaxPoolV2, x[tf.newaxis], stride, padding=padding, data_format="NCHW"
+        )[0],
+        "MaxPoolV2",
     ),
     _on_volumes(
         "max_pool3d_channels_first",
-        _largest("MaxPool3D", "NCDHW"),
+        lambda x, *, stride, padding: compiled_by_xla(single_max_pool)(
+            tf.raw_ops.MaxPool3D, x[tf.newaxis], stride, padding=padding, data_format="NCDHW"
+        )[0],
         "MaxPool3D",
         batched=largest_in_cubes_of_channels,
         reference=largest_in_cubes_of_channels,
@@ -131,18 +151,18 @@ CHANNELS_FIRST = (
     ),
     _by_xla(
         "space_to_depth_channels_first",
-        "compiled_by_xla(tf.nn.space_to_depth)({0}[tf.newaxis], 2, 'NCHW')[0]",
+        lambda x: compiled_by_xla(tf.nn.space_to_depth)(x[tf.newaxis], 2, "NCHW")[0],
         "SpaceToDepth",
-        batched="channels_first(tf.nn.space_to_depth(channels_last({0}), 2))",
+        batched=lambda x: channels_first(tf.nn.space_to_depth(channels_last(x), 2)),
         shapes=at_least(1, 1, 1),
         when=lambda shape: shape[1] % 2 == shape[2] % 2 == 0,
         starts=((1, 2, 2), (1, 2, 4), (2, 2, 2)),
     ),
     _by_xla(
         "depth_to_space_channels_first",
-        "compiled_by_xla(tf.nn.depth_to_space)({0}[tf.newaxis], 2, 'NCHW')[0]",
+        lambda x: compiled_by_xla(tf.nn.depth_to_space)(x[tf.newaxis], 2, "NCHW")[0],
         "DepthToSpace",
-        batched="channels_first(tf.nn.depth_to_space(channels_last({0}), 2))",
+        batched=lambda x: channels_first(tf.nn.depth_to_space(channels_last(x), 2)),
         shapes=at_least(1, 1, 1),
         when=lambda shape: shape[0] % 4 == 0,
         starts=((4, 1, 1), (4, 1, 2)),

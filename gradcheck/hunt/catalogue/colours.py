@@ -41,41 +41,41 @@ def _from_black(x: Array, *, gamma: float, **_attributes: Any) -> Array:
 
 
 COLOURS = (
-    _colours("rgb_to_yiq", "tf.image.rgb_to_yiq({0})", "MatMul"),
-    _colours("yiq_to_rgb", "tf.image.yiq_to_rgb({0})", "MatMul"),
-    _colours("rgb_to_yuv", "tf.image.rgb_to_yuv({0})", "MatMul"),
-    _colours("yuv_to_rgb", "tf.image.yuv_to_rgb({0})", "MatMul"),
+    _colours("rgb_to_yiq", lambda x: tf.image.rgb_to_yiq(x), "MatMul"),
+    _colours("yiq_to_rgb", lambda x: tf.image.yiq_to_rgb(x), "MatMul"),
+    _colours("rgb_to_yuv", lambda x: tf.image.rgb_to_yuv(x), "MatMul"),
+    _colours("yuv_to_rgb", lambda x: tf.image.yuv_to_rgb(x), "MatMul"),
     _colours(
         "rgb_to_grayscale",
-        "tf.image.rgb_to_grayscale({0})",
+        lambda x: tf.image.rgb_to_grayscale(x),
         "MatMul Cast",
-        reference="tf.reduce_sum({0} * [0.2989, 0.587, 0.114], axis=-1, keepdims=True)",
+        reference=lambda x: tf.reduce_sum(x * [0.2989, 0.587, 0.114], axis=-1, keepdims=True),
         rtol=SINGLE,
     ),
-    _grey("grayscale_to_rgb", "tf.image.grayscale_to_rgb({0})", "Tile"),
+    _grey("grayscale_to_rgb", lambda x: tf.image.grayscale_to_rgb(x), "Tile"),
     _image(
         "adjust_brightness",
-        "tf.image.adjust_brightness({0}, {1})",
+        lambda x, y: tf.image.adjust_brightness(x, y),
         "AddV2 Cast",
         others=lambda _shape: [((),)],
-        batched="tf.transpose(tf.transpose({0}) + {1})",
-        reference="tf.transpose(tf.transpose({0}) + {1})",
+        batched=lambda x, y: tf.transpose(tf.transpose(x) + y),
+        reference=lambda x, y: tf.transpose(tf.transpose(x) + y),
         rtol=SINGLE,
     ),
     _image(
         "adjust_gamma",
-        "tf.image.adjust_gamma({0}, {gamma}, {gain})",
+        lambda x, *, gamma, gain: tf.image.adjust_gamma(x, gamma, gain),
         "Pow Cast",
         NONNEGATIVE,
         gamma=(2.0, 0.5, 1.0),
         gain=(1.0, 3.0),
         singular=_from_black,
-        reference="{gain} * {0} ** {gamma}",
+        reference=lambda x, *, gain, gamma: gain * x**gamma,
         rtol=SINGLE,
     ),
     _image(
         "per_image_standardization",
-        "tf.cast(tf.image.per_image_standardization({0}), tf.float64)",
+        lambda x: tf.cast(tf.image.per_image_standardization(x), tf.float64),
         "Maximum Sqrt Mean Cast",
         starts=((1, 2, 1), (2, 2, 1), (1, 1, 1), (2, 3, 2)),
         kinks=_from_least_deviation,
@@ -84,9 +84,11 @@ COLOURS = (
     ),
     _image(
         "random_brightness",
-        "tf.image.stateless_random_brightness({0}, 0.5, (1, 2))",
+        lambda x: tf.image.stateless_random_brightness(x, 0.5, (1, 2)),
         "AddV2 Cast",
-        reference="{0} + tf.cast(tf.image.stateless_random_brightness(tf.zeros([1, 1, 1]), 0.5, (1, 2)), tf.float64)",
+        reference=lambda x: (
+            x + tf.cast(tf.image.stateless_random_brightness(tf.zeros([1, 1, 1]), 0.5, (1, 2)), tf.float64)
+        ),
         rtol=SINGLE,
     ),
 )

@@ -10,18 +10,19 @@ from gradcheck.hunt.catalogue.complex_signal import over_plane
 from gradcheck.hunt.catalogue.contractions import CONTRACTIONS
 from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS
 from gradcheck.hunt.catalogue.convolution_forms import CONVOLUTION_FORMS
+from gradcheck.hunt.catalogue.diagonals import DIAGONALS
 from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
 from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
 from gradcheck.hunt.catalogue.images import BLOCKS
-from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.linalg import BOUNDED, DIAGONALS, DOMINANT, LINALG, REGULAR, SINE
-from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.linalg import LINALG, bounded
+from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS, each_permuted
 from gradcheck.hunt.catalogue.moments import MOMENTS
 from gradcheck.hunt.catalogue.ragged import RAGGED
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
 from gradcheck.hunt.catalogue.shapes import square
 from gradcheck.hunt.catalogue.sparse import SPARSE
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.hunt.opspec import Formula, OpSpec
 
 REAL_FORMS = {
     spec.name: spec
@@ -70,18 +71,27 @@ REAL_RESULTS = (
 )
 
 
-REGULAR_ANYWHERE = {
-    REGULAR: REGULAR.replace(SINE, BOUNDED),
-    DOMINANT: DOMINANT.replace("tf.tanh({0})", BOUNDED),
+bounded_dominant: Formula = lambda x: bounded(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded_regular: Formula = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
+OF_REGULAR: dict[str, Formula] = {
+    "log_determinant": lambda x: tf.linalg.slogdet(bounded_dominant(x))[1],
+    "inverse": lambda x, *, adjoint: tf.linalg.inv(bounded_dominant(x), adjoint=adjoint),
+    "solve": lambda x, y, *, adjoint: tf.linalg.solve(bounded_dominant(x), y, adjoint=adjoint),
+    "triangular_solve": lambda x, y, *, lower, adjoint: tf.linalg.triangular_solve(
+        bounded_dominant(x), y, lower=lower, adjoint=adjoint
+    ),
+    "cholesky_solve": lambda x, y: tf.linalg.cholesky_solve(bounded_regular(x), y),
+    "lu_solve": lambda x, y, *, permutation: tf.linalg.lu_solve(bounded_regular(x), each_permuted(x, permutation), y),
+    "lu_matrix_inverse": lambda x, *, permutation: tf.linalg.lu_matrix_inverse(
+        bounded_regular(x), each_permuted(x, permutation)
+    ),
 }
-"""A sine grows exponentially along the imaginary axis, and tanh has poles there."""
+"""Of matrices that are regular in the whole plane: a sine grows along the imaginary axis, and tanh has poles there."""
 
 
 def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
-    for text, regular in REGULAR_ANYWHERE.items():
-        if isinstance(spec.source, str) and text in spec.source:
-            spec = replace(spec, source=spec.source.replace(text, regular))
+    spec = replace(spec, source=OF_REGULAR.get(name, spec.source))
     form = over_plane(spec, (spec.kinks or spec.singular) if name in AS_OF_REAL else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
 
@@ -90,10 +100,17 @@ _square = partial(
     operation, "linalg", dtypes=("complex128",), shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2))
 )
 
-SLOGDET = f"tf.linalg.slogdet({REGULAR_ANYWHERE[DOMINANT]})"
-
 COMPLEX_FORMS = (
     *map(_form, (*SMOOTH, *AS_OF_REAL)),
-    _square("real_log_determinant", f"tf.math.real({SLOGDET}[1])", "LogMatrixDeterminant Real"),
-    _square("determinant_phase", f"{SLOGDET}[0]", "LogMatrixDeterminant", result="complex128"),
+    _square(
+        "real_log_determinant",
+        lambda x: tf.math.real(tf.linalg.slogdet(bounded_dominant(x))[1]),
+        "LogMatrixDeterminant Real",
+    ),
+    _square(
+        "determinant_phase",
+        lambda x: tf.linalg.slogdet(bounded_dominant(x))[0],
+        "LogMatrixDeterminant",
+        result="complex128",
+    ),
 )

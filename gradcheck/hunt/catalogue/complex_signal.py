@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, from_cuts, from_negative_reals, norms, second_at_zero
 from gradcheck.hunt.catalogue.elementwise import BINARY, ELEMENTARY
-from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.reductions import REDUCTIONS
 from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, several, vector
 from gradcheck.hunt.graph import Shape
@@ -84,36 +84,38 @@ def over_plane(spec: OpSpec, singular: Distances | None = None) -> OpSpec:
 
 
 COMPLEX = (
-    _math("complex", "tf.complex({0}, {1})", "Complex", broadcasts=True, shapes=broadcasting, result="complex128"),
-    _real("real", "tf.math.real({0})", "Real"),
-    _real("imag", "tf.math.imag({0})", "Imag"),
-    _complex("conj", "tf.math.conj({0})", "Conj"),
-    _real("complex_abs", "tf.abs({0})", "ComplexAbs", kinks=at_zero),
-    _real("angle", "tf.math.angle({0})", "Angle", singular=from_negative_reals),
-    _complex("complex_exp", "tf.exp({0})", "Exp"),
-    _complex("complex_square", "tf.square({0})", "Square"),
-    _complex("complex_tanh", "tf.tanh({0})", "Tanh"),
-    _complex("complex_log", "tf.math.log({0})", "Log", singular=from_negative_reals),
-    _complex("complex_sqrt", "tf.sqrt({0})", "Sqrt", singular=from_negative_reals),
-    _complex("complex_sign", "tf.sign({0})", "ComplexAbs", singular=at_zero),
-    _complex_pair("complex_multiply", "{0} * {1}", "Mul"),
-    _complex_pair("complex_divide", "{0} / {1}", "RealDiv", singular=second_at_zero),
-    _complex_pair("complex_pow", "tf.pow({0}, {1})", "Pow", singular=from_negative_reals),
+    _math(
+        "complex", lambda x, y: tf.complex(x, y), "Complex", broadcasts=True, shapes=broadcasting, result="complex128"
+    ),
+    _real("real", lambda x: tf.math.real(x), "Real"),
+    _real("imag", lambda x: tf.math.imag(x), "Imag"),
+    _complex("conj", lambda x: tf.math.conj(x), "Conj"),
+    _real("complex_abs", lambda x: tf.abs(x), "ComplexAbs", kinks=at_zero),
+    _real("angle", lambda x: tf.math.angle(x), "Angle", singular=from_negative_reals),
+    _complex("complex_exp", lambda x: tf.exp(x), "Exp"),
+    _complex("complex_square", lambda x: tf.square(x), "Square"),
+    _complex("complex_tanh", lambda x: tf.tanh(x), "Tanh"),
+    _complex("complex_log", lambda x: tf.math.log(x), "Log", singular=from_negative_reals),
+    _complex("complex_sqrt", lambda x: tf.sqrt(x), "Sqrt", singular=from_negative_reals),
+    _complex("complex_sign", lambda x: tf.sign(x), "ComplexAbs", singular=at_zero),
+    _complex_pair("complex_multiply", lambda x, y: x * y, "Mul"),
+    _complex_pair("complex_divide", lambda x, y: x / y, "RealDiv", singular=second_at_zero),
+    _complex_pair("complex_pow", lambda x, y: tf.pow(x, y), "Pow", singular=from_negative_reals),
     _complex_pair(
         "complex_matmul",
-        "tf.matmul(tf.math.conj({0}), {1})",
+        lambda x, y: tf.matmul(tf.math.conj(x), y),
         "BatchMatMulV2 MatMul Conj",
         shapes=matmul,
         starts=((2, 2), (1, 1), (2, 3), (2, 2, 1)),
     ),
     *(over_plane(REAL[name], singular) for name, singular in PLANE.items()),
     # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
-    _complex("complex_tan", "tf.tan({0})", "Tan"),
-    _real("cast_to_real", "tf.cast({0}, tf.float64)", "Cast"),
+    _complex("complex_tan", lambda x: tf.tan(x), "Tan"),
+    _real("cast_to_real", lambda x: tf.cast(x, tf.float64), "Cast"),
     _real_pair(
-        "real_squared_difference", "tf.math.real(tf.math.squared_difference({0}, {1}))", "SquaredDifference Real"
+        "real_squared_difference", lambda x, y: tf.math.real(tf.math.squared_difference(x, y)), "SquaredDifference Real"
     ),
-    _real_row("complex_variance", "tf.math.reduce_variance({0}, axis=-1)", "Mean Real Mul Conj Sub"),
+    _real_row("complex_variance", lambda x: tf.math.reduce_variance(x, axis=-1), "Mean Real Mul Conj Sub"),
 )
 
 
@@ -143,24 +145,26 @@ def _padded(axis: int) -> Callable[[Shape], range]:
 
 
 SIGNAL = (
-    _to_spectrum("rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=_padded(-1)),
-    _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=several),
-    _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=several, length=_lengths),
+    _to_spectrum("rfft", lambda x, *, length: tf.signal.rfft(x, fft_length=[length]), "RFFT", length=_padded(-1)),
+    _to_spectrum("rfft_truncated", lambda x: tf.signal.rfft(x, fft_length=[x.shape[-1] - 1]), "RFFT", when=several),
+    _from_spectrum(
+        "irfft", lambda x, *, length: tf.signal.irfft(x, fft_length=[length]), "IRFFT", when=several, length=_lengths
+    ),
     _from_spectrum(
         "irfft_truncated",
-        "tf.signal.irfft({0}, fft_length=[2 * {0}.shape[-1] - 4])",
+        lambda x: tf.signal.irfft(x, fft_length=[2 * x.shape[-1] - 4]),
         "IRFFT",
         when=lambda shape: shape[-1] > 2,
     ),
-    _transform("fft", "tf.signal.fft({0})", "FFT"),
-    _transform("ifft", "tf.signal.ifft({0})", "IFFT"),
-    _transform_2d("fft2d", "tf.signal.fft2d({0})", "FFT2D"),
-    _transform_2d("ifft2d", "tf.signal.ifft2d({0})", "IFFT2D"),
-    _transform_3d("fft3d", "tf.signal.fft3d({0})", "FFT3D"),
-    _transform_3d("ifft3d", "tf.signal.ifft3d({0})", "IFFT3D"),
+    _transform("fft", lambda x: tf.signal.fft(x), "FFT"),
+    _transform("ifft", lambda x: tf.signal.ifft(x), "IFFT"),
+    _transform_2d("fft2d", lambda x: tf.signal.fft2d(x), "FFT2D"),
+    _transform_2d("ifft2d", lambda x: tf.signal.ifft2d(x), "IFFT2D"),
+    _transform_3d("fft3d", lambda x: tf.signal.fft3d(x), "FFT3D"),
+    _transform_3d("ifft3d", lambda x: tf.signal.ifft3d(x), "IFFT3D"),
     _to_spectrum(
         "rfft2d",
-        "tf.signal.rfft2d({0}, fft_length=[{rows}, {length}])",
+        lambda x, *, rows, length: tf.signal.rfft2d(x, fft_length=[rows, length]),
         "RFFT2D",
         shapes=nonempty_matrix,
         starts=MATRICES,
@@ -169,7 +173,7 @@ SIGNAL = (
     ),
     _from_spectrum(
         "irfft2d",
-        "tf.signal.irfft2d({0}, fft_length=[{rows}, {length}])",
+        lambda x, *, rows, length: tf.signal.irfft2d(x, fft_length=[rows, length]),
         "IRFFT2D",
         shapes=nonempty_matrix,
         when=several,
@@ -178,15 +182,22 @@ SIGNAL = (
         length=_lengths,
     ),
     _signal(
-        "power_spectrum", "tf.math.real(tf.signal.rfft({0}) * tf.math.conj(tf.signal.rfft({0})))", "RFFT Conj Real"
+        "power_spectrum", lambda x: tf.math.real(tf.signal.rfft(x) * tf.math.conj(tf.signal.rfft(x))), "RFFT Conj Real"
     ),
     _signal(
-        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3, 4), norm=(None, "ortho")
+        "dct",
+        lambda x, *, kind, norm: tf.signal.dct(x, type=kind, norm=norm),
+        "Mul",
+        when=several,
+        kind=(2, 3, 4),
+        norm=(None, "ortho"),
     ),
-    _signal("dct_type_1", "tf.signal.dct({0}, type=1, n={length})", "RFFT Real", when=several, length=_sizes),
+    _signal(
+        "dct_type_1", lambda x, *, length: tf.signal.dct(x, type=1, n=length), "RFFT Real", when=several, length=_sizes
+    ),
     _signal(
         "dct_of_length",
-        "tf.signal.dct({0}, type={kind}, n={length})",
+        lambda x, *, kind, length: tf.signal.dct(x, type=kind, n=length),
         "Mul",
         kind=(2, 3, 4),
         when=several,
@@ -194,7 +205,7 @@ SIGNAL = (
     ),
     _to_spectrum(
         "rfft2d_truncated",
-        "tf.signal.rfft2d({0}, fft_length=[{0}.shape[-2], {0}.shape[-1] - 1])",
+        lambda x: tf.signal.rfft2d(x, fft_length=[x.shape[-2], x.shape[-1] - 1]),
         "RFFT2D",
         shapes=nonempty_matrix,
         when=several,
@@ -202,7 +213,7 @@ SIGNAL = (
     ),
     _from_spectrum(
         "irfft2d_truncated",
-        "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2] - 1, 2 * {0}.shape[-1] - 1])",
+        lambda x: tf.signal.irfft2d(x, fft_length=[x.shape[-2] - 1, 2 * x.shape[-1] - 1]),
         "IRFFT2D",
         shapes=nonempty_matrix,
         when=lambda shape: shape[-2] > 1,

@@ -140,7 +140,7 @@ VARIANTS = (
         "tensor_list_stack",
         stacked_list,
         "TensorListPushBack TensorListStack",
-        batched="tf.stack([{0}, {1}], axis=1)",
+        batched=lambda x, y: tf.stack([x, y], axis=1),
         others=alike,
     ),
     _variant("tensor_list_set_item", set_list_item, "TensorListSetItem TensorListGetItem", resized=BOOL),
@@ -148,30 +148,32 @@ VARIANTS = (
         "tensor_list_gather",
         gathered_from_list,
         "TensorListFromTensor TensorListGather",
-        batched="tf.gather({0}, {indices}, axis=1)",
+        batched=lambda x, *, indices: tf.gather(x, indices, axis=1),
         indices=lambda shape: ((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)),
     ),
-    _rows_variant("tensor_list_concat", split_and_concatenated, "TensorListSplit TensorListConcat", batched="{0}"),
     _rows_variant(
-        "tensor_list_scatter", scattered_to_list, "TensorListScatterV2 TensorListStack", batched="{0}[:, ::-1]"
+        "tensor_list_concat", split_and_concatenated, "TensorListSplit TensorListConcat", batched=lambda x: x
+    ),
+    _rows_variant(
+        "tensor_list_scatter", scattered_to_list, "TensorListScatterV2 TensorListStack", batched=lambda x: x[:, ::-1]
     ),
     _variant(
         "tensor_list_resize",
-        "list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one({0}), size=2), 0, element_shape_of({0}))",
+        lambda x: list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one(x), size=2), 0, element_shape_of(x)),
         "TensorListResize TensorListGetItem",
     ),
     _rows_variant(
         "tensor_list_concat_v2",
         concatenated_list,
         "TensorListConcatV2 TensorListPushBack",
-        batched="tf.concat([{0}, {1}], axis=1)",
+        batched=lambda x, y: tf.concat([x, y], axis=1),
         others=alike,
     ),
     _rows_variant(
         "legacy_tensor_list_scatter",
         scattered_to_new_list,
         "TensorListScatter TensorListStack",
-        batched="{0}[:, ::-1]",
+        batched=lambda x: x[:, ::-1],
     ),
     _rows_variant(
         "tensor_list_scatter_into_existing",
@@ -185,13 +187,13 @@ VARIANTS = (
         "composite_tensor_variant",
         ragged_in_variant,
         "CompositeTensorVariantFromComponents CompositeTensorVariantToComponents",
-        batched="{0}",
+        batched=lambda x: x,
     ),
     _variant(
         "tensor_map",
         looked_up,
         "TensorMapInsert TensorMapLookup",
-        batched="[{0}, {1}][{keys}[0] == {keys}[1]] * tf.sin({1})",
+        batched=lambda x, y, *, keys: [x, y][keys[0] == keys[1]] * tf.sin(y),
         others=alike,
         keys=(("a", "b"), ("a", "a")),
     ),
@@ -199,7 +201,7 @@ VARIANTS = (
         "tensor_map_erase",
         looked_up_after_erasing,
         "TensorMapErase TensorMapInsert TensorMapLookup",
-        batched="{0} if {erased} == 'b' else {1}",
+        batched=lambda x, y, *, erased: x if erased == "b" else y,
         others=alike,
         erased=("a", "b"),
     ),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, matmul, nonempty_matrix, restacked, square
 from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import Formula
 
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
@@ -50,18 +51,18 @@ def _that_fit(*equations: str) -> Callable[..., list[str]]:
     return lambda *shapes: [equation for equation in equations if _admits(equation, *shapes)]
 
 
-def _with_points(source: str) -> str:
-    return source.replace("{equation}", "of_points({equation})")
+def _with_points(form: Formula) -> Formula:
+    return lambda *operands, equation: form(*operands, equation=of_points(equation))
 
 
 # The gradient takes an ellipsis, whose dots repeat, for repeated labels, and has another way for equations without.
 CONTRACTIONS = (
-    _matrix("einsum", "tf.einsum('...ij,...jk->...ik', {0}, {1})", "Einsum", broadcasts=True, shapes=matmul),
-    _square("einsum_trace", "tf.einsum('...ii->...', {0})", "Einsum"),
-    _square("einsum_diagonal", "tf.einsum('...ii->...i', {0})", "Einsum"),
+    _matrix("einsum", lambda x, y: tf.einsum("...ij,...jk->...ik", x, y), "Einsum", broadcasts=True, shapes=matmul),
+    _square("einsum_trace", lambda x: tf.einsum("...ii->...", x), "Einsum"),
+    _square("einsum_diagonal", lambda x: tf.einsum("...ii->...i", x), "Einsum"),
     _matrix(
         "einsum_reduced",
-        "tf.einsum({equation}, {0})",
+        lambda x, *, equation: tf.einsum(equation, x),
         "Einsum",
         batching=_with_points,
         starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2), (1, 2, 3), (2, 3, 3)),
@@ -73,7 +74,7 @@ CONTRACTIONS = (
     ),
     _matrix(
         "einsum_pair",
-        "tf.einsum({equation}, {0}, {1})",
+        lambda x, y, *, equation: tf.einsum(equation, x, y),
         "Einsum",
         batching=_with_points,
         others=lambda shape: [(shape,), *restacked(shape[-2:], shape)],
@@ -86,7 +87,7 @@ CONTRACTIONS = (
     ),
     _square(
         "einsum_chain",
-        "tf.einsum({equation}, {0}, {1}, {0})",
+        lambda x, y, *, equation: tf.einsum(equation, x, y, x),
         "Einsum",
         batching=_with_points,
         others=alike,

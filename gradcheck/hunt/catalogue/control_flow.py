@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_integers
-from gradcheck.hunt.catalogue.language import operation, points_last, rows_first, tf
+from gradcheck.hunt.catalogue.language import operation, points_last, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Indices
@@ -45,23 +45,23 @@ def checked(x: tf.Tensor) -> tf.Tensor:
 
 
 IDENTITY = (
-    _identity("identity", "tf.identity({0})", "Identity"),
+    _identity("identity", lambda x: tf.identity(x), "Identity"),
     _identity("identity_n", identity_of_two, "IdentityN", others=alike),
-    _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", "CheckNumerics"),
-    _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", "EnsureShape"),
+    _identity("check_numerics", lambda x: tf.debugging.check_numerics(x, "not finite"), "CheckNumerics"),
+    _identity("ensure_shape", lambda x: tf.ensure_shape(x, x.shape), "EnsureShape"),
     _identity("py_function", python_function, "EagerPyFunc"),
     _identity(
         "py_function_of_rows",
         python_function_of_rows,
         "EagerPyFunc",
-        batched="tf.sin({0}) * tf.cos({0}[:, :1])",
+        batched=lambda x: tf.sin(x) * tf.cos(x[:, :1]),
         shapes=vector,
         starts=((2,), (3,), (2, 2)),
     ),
-    _identity("check_numerics_v2", "checked({0})", "CheckNumericsV2"),
+    _identity("check_numerics_v2", lambda x: checked(x), "CheckNumericsV2"),
     # Of 0 messages, none is printed.
-    _identity("print", "tf.raw_ops.Print(input={0}, data=[{0}, {0}], first_n=0)"),
-    _identity("debug_identity", "tf.raw_ops.DebugIdentityV2(input={0})"),
+    _identity("print", lambda x: tf.raw_ops.Print(input=x, data=[x, x], first_n=0)),
+    _identity("debug_identity", lambda x: tf.raw_ops.DebugIdentityV2(input=x)),
 )
 
 _control = partial(operation, "control flow")
@@ -166,23 +166,32 @@ def checked_times_the_sine(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 
 CONTROL_FLOW = (
-    _control("placeholder_with_default", "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)"),
-    _control("cond", "traced(sine_or_square)({0}, tf.constant({flag}))", "StatelessIf", flag=BOOL),
+    _control("placeholder_with_default", lambda x: tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape)),
+    _control("cond", lambda x, *, flag: traced(sine_or_square)(x, tf.constant(flag)), "StatelessIf", flag=BOOL),
     _control(
         "cond_on_value",
-        "traced(plus_or_minus_the_sum)({0})",
+        lambda x: traced(plus_or_minus_the_sum)(x),
         "StatelessIf",
         looped=True,
         shapes=vector,  # of a number, Grappler makes the value an empty tensor of single precision
         kinks=lambda x: np.abs(np.sum(x)),
     ),
-    _control("switch_case", "traced(one_of_three)({0}, tf.constant({branch}))", "StatelessCase", branch=(0, 1, 2)),
     _control(
-        "cond_of_either", "traced(sine_or_other)({0}, {1}, tf.constant({flag}))", "StatelessIf", others=alike, flag=BOOL
+        "switch_case",
+        lambda x, *, branch: traced(one_of_three)(x, tf.constant(branch)),
+        "StatelessCase",
+        branch=(0, 1, 2),
+    ),
+    _control(
+        "cond_of_either",
+        lambda x, y, *, flag: traced(sine_or_other)(x, y, tf.constant(flag)),
+        "StatelessIf",
+        others=alike,
+        flag=BOOL,
     ),
     _control(
         "cond_without_one",
-        "traced(up_or_down)({0}, {1}, tf.constant({flag}))",
+        lambda x, y, *, flag: traced(up_or_down)(x, y, tf.constant(flag)),
         "StatelessIf Floor",
         others=alike,
         singular=lambda x, y, flag: at_integers(y),
@@ -190,22 +199,27 @@ CONTROL_FLOW = (
     ),
     _control(
         "switch_case_of_either",
-        "traced(one_of_these)({0}, {1}, tf.constant({branch}))",
+        lambda x, y, *, branch: traced(one_of_these)(x, y, tf.constant(branch)),
         "StatelessCase",
         others=alike,
         branch=(0, 1, 2, 3),
     ),
-    _control("while_loop", "traced(times_the_sine)({0}, tf.constant({count}))", "StatelessWhile", count=(1, 2, 3, 0)),
+    _control(
+        "while_loop",
+        lambda x, *, count: traced(times_the_sine)(x, tf.constant(count)),
+        "StatelessWhile",
+        count=(1, 2, 3, 0),
+    ),
     _control(
         "recurrence",
-        "traced(recurrence)({0}, {1}, tf.constant({count}))",
+        lambda x, y, *, count: traced(recurrence)(x, y, tf.constant(count)),
         "StatelessWhile",
         others=alike,
         count=(1, 2, 3, 0),
     ),
     _control(
         "switch_case_of_rows",
-        "traced(one_of_rows)({0}, tf.constant({branch}))",
+        lambda x, *, branch: traced(one_of_rows)(x, tf.constant(branch)),
         "StatelessCase GatherV2",
         looped=True,
         # Traced for one shape only: for several shapes, a function is traced once more without them.
@@ -215,41 +229,47 @@ CONTROL_FLOW = (
     ),
     _of_rows(
         "loop_of_gathers",
-        "traced(sums_of_gathers)({0}, tf.constant({count}))",
+        lambda x, *, count: traced(sums_of_gathers)(x, tf.constant(count)),
         "StatelessWhile GatherV2",
         count=(1, 2, 3, 0),
     ),
     _of_rows(
         "growing_loop",
-        "traced(growing)({0}, tf.constant({count}), {limit})",
+        lambda x, *, count, limit: traced(growing)(x, tf.constant(count), limit),
         "StatelessWhile ConcatV2",
         count=(1, 2, 3, 0),
         limit=(5, 2),
     ),
     _of_rows(
         "scan",
-        "traced(running_sines)({0}, {reverse})",
+        lambda x, *, reverse: traced(running_sines)(x, reverse),
         "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
         reverse=BOOL,
     ),
     _control(
         "scan_from",
-        "traced(running_sines_from)({0}, {1}, {reverse})",
+        lambda x, y, *, reverse: traced(running_sines_from)(x, y, reverse),
         "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
-        batched="tf.experimental.numpy.swapaxes(traced(running_sines_from)("
-        "tf.experimental.numpy.swapaxes({0}, 0, 1), {1}, {reverse}), 0, 1)",
+        batched=lambda x, y, *, reverse: tf.experimental.numpy.swapaxes(
+            traced(running_sines_from)(tf.experimental.numpy.swapaxes(x, 0, 1), y, reverse), 0, 1
+        ),
         shapes=vector,
         starts=ROWS,
         others=lambda shape: [(shape[1:],)],
         reverse=BOOL,
     ),
-    _control("cond_with_effect", "traced(checked_sine_or_square)({0}, tf.constant({flag}))", "If", flag=BOOL),
     _control(
-        "switch_case_with_effect", "traced(checked_one_of_three)({0}, tf.constant({branch}))", "Case", branch=(0, 1, 2)
+        "cond_with_effect", lambda x, *, flag: traced(checked_sine_or_square)(x, tf.constant(flag)), "If", flag=BOOL
+    ),
+    _control(
+        "switch_case_with_effect",
+        lambda x, *, branch: traced(checked_one_of_three)(x, tf.constant(branch)),
+        "Case",
+        branch=(0, 1, 2),
     ),
     _control(
         "while_loop_with_effect",
-        "traced(checked_times_the_sine)({0}, tf.constant({count}))",
+        lambda x, *, count: traced(checked_times_the_sine)(x, tf.constant(count)),
         "While",
         count=(1, 2, 3, 0),
     ),
@@ -258,7 +278,7 @@ CONTROL_FLOW = (
 _resource = partial(operation, "resource variable")
 _gather = partial(
     operation,
-    batched="tf.gather({0}, {indices}, axis=1)",
+    batched=lambda x, *, indices: tf.gather(x, indices, axis=1),
     shapes=vector,
     starts=ROWS,
     indices=lambda shape: Indices(3, shape[0]),
@@ -277,24 +297,26 @@ def variable_handle(x: tf.Tensor) -> tf.Tensor:
 
 
 RESOURCES = (
-    _resource("read_variable", "tf.raw_ops.ReadVariableOp(resource=variable_handle({0}), dtype=tf.float64)"),
+    _resource("read_variable", lambda x: tf.raw_ops.ReadVariableOp(resource=variable_handle(x), dtype=tf.float64)),
     _gather(
         "resource variable",
         "resource_gather",
-        "tf.raw_ops.ResourceGather(resource=variable_handle({0}), indices={indices}, dtype=tf.float64)",
+        lambda x, *, indices: tf.raw_ops.ResourceGather(resource=variable_handle(x), indices=indices, dtype=tf.float64),
     ),
     _gather(
         "resource variable",
         "resource_gather_nd_of_rows",
-        "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.expand_dims({indices}, -1), "
-        "dtype=tf.float64)",
+        lambda x, *, indices: tf.raw_ops.ResourceGatherNd(
+            resource=variable_handle(x), indices=tf.expand_dims(indices, -1), dtype=tf.float64
+        ),
     ),
     operation(
         "resource variable",
         "resource_gather_nd",
-        "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.stack([{rows}, {columns}], axis=-1), "
-        "dtype=tf.float64)",
-        batched=points_last("tf.gather_nd({0}, tf.stack([{rows}, {columns}], axis=-1))"),
+        lambda x, *, rows, columns: tf.raw_ops.ResourceGatherNd(
+            resource=variable_handle(x), indices=tf.stack([rows, columns], axis=-1), dtype=tf.float64
+        ),
+        batched=points_last(lambda x, *, rows, columns: tf.gather_nd(x, tf.stack([rows, columns], axis=-1))),
         shapes=nonempty_matrix,
         starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
         rows=lambda shape: Indices(2, shape[0]),

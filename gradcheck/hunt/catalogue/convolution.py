@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import operation, sum_of_squares, tf
+from gradcheck.hunt.catalogue.language import added_up, multiples, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.pooling import (
     COUNTS,
     IMAGES,
@@ -19,10 +19,10 @@ from gradcheck.hunt.catalogue.pooling import (
     margins,
     on_images,
     on_volumes,
-    one_a_window,
+    unpooled,
     window_ties,
-    windows_of,
 )
+from gradcheck.hunt.catalogue.pooling_gradients import one_a_window, windows_of
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Shapes
@@ -143,9 +143,9 @@ _filter_gradient = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, windows
 CONVOLUTIONS = (
     _nn(
         "bias_add",
-        "tf.nn.bias_add({0}, {1})",
+        lambda x, bias: tf.nn.bias_add(x, bias),
         "BiasAdd",
-        batched="{0} + {1}",
+        batched=lambda x, bias: x + bias,
         broadcasts=True,
         when=lambda shape: len(shape) > 1,
         others=lambda shape: [(shape[-1:],)],
@@ -153,16 +153,18 @@ CONVOLUTIONS = (
     ),
     _nn(
         "bias_add_channels_first",
-        "tf.nn.bias_add({0}, {1}, data_format='NCHW')",
+        lambda x, bias: tf.nn.bias_add(x, bias, data_format="NCHW"),
         "BiasAdd",
-        batched="{0} + {1}[:, tf.newaxis, :, tf.newaxis, tf.newaxis]",
+        batched=lambda x, bias: x + bias[:, tf.newaxis, :, tf.newaxis, tf.newaxis],
         when=lambda shape: len(shape) == 4,
         others=lambda shape: [(shape[1:2],)],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
     ),
     on_images(
         "conv2d",
-        "added_up(tf.nn.conv2d(multiples({0}[tf.newaxis], {count}), {1}, {stride}, around({padding})), {count})[0]",
+        lambda x, filters, *, count, stride, padding: added_up(
+            tf.nn.conv2d(multiples(x[tf.newaxis], count), filters, stride, around(padding)), count
+        )[0],
         "Conv2D",
         batched=convolved_points,
         others=_filters_of_any_edge,
@@ -172,10 +174,15 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_grouped",
-        "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, {padding})[0]",
+        lambda x, filters, *, padding: tf.nn.conv2d(x[tf.newaxis], filters, 1, padding)[0],
         "Conv2D",
-        batched="tf.concat([convolved_points(x, f, stride=1, padding={padding}) for x, f in "
-        "zip(tf.split({0}, 2, -1), tf.split({1}, 2, -1))], -1)",
+        batched=lambda x, filters, *, padding: tf.concat(
+            [
+                convolved_points(images, own, stride=1, padding=padding)
+                for images, own in zip(tf.split(x, 2, -1), tf.split(filters, 2, -1), strict=True)
+            ],
+            -1,
+        ),
         shapes=at_least(2, 2, 2),
         when=lambda shape: shape[-1] % 2 == 0,
         others=lambda shape: [((2, 2, shape[-1] // 2, channels),) for channels in (2, 4)],
@@ -184,7 +191,7 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_dilated",
-        "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
+        lambda x, filters: tf.nn.conv2d(x[tf.newaxis], filters, 1, "SAME", dilations=2)[0],
         "Conv2D",
         batched=lambda x, filters: filtered(patches(x, 1, "SAME", rate=2), filters),
         shapes=at_least(2, 2, 1),
@@ -193,8 +200,13 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_transpose",
-        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:3], "
-        "{1}.shape[-2]], {stride}, around({padding}))[0]",
+        lambda x, filters, *, stride, padding: tf.nn.conv2d_transpose(
+            x[tf.newaxis],
+            filters,
+            [*unpooled(x[tf.newaxis].shape, stride, padding)[:3], filters.shape[-2]],
+            stride,
+            around(padding),
+        )[0],
         "Conv2DBackpropInput",
         batched=transposed_points,
         shapes=at_least(1, 1, 1),
@@ -205,8 +217,10 @@ CONVOLUTIONS = (
     ),
     on_images(
         "depthwise_conv2d",
-        "added_up(tf.nn.depthwise_conv2d(multiples({0}[tf.newaxis], {count}), {1}, [1, {stride}, {stride}, 1], "
-        "around({padding})), {count})[0]",
+        lambda x, filters, *, count, stride, padding: added_up(
+            tf.nn.depthwise_conv2d(multiples(x[tf.newaxis], count), filters, [1, stride, stride, 1], around(padding)),
+            count,
+        )[0],
         "DepthwiseConv2dNative",
         batched=depthwise_points,
         others=filters_of_two,
@@ -215,7 +229,9 @@ CONVOLUTIONS = (
     ),
     on_volumes(
         "conv3d",
-        "added_up(tf.nn.conv3d(multiples({0}[tf.newaxis], {count}), {1}, [1, *{stride}, 1], {padding}), {count})[0]",
+        lambda x, filters, *, count, stride, padding: added_up(
+            tf.nn.conv3d(multiples(x[tf.newaxis], count), filters, [1, *stride, 1], padding), count
+        )[0],
         "Conv3D",
         batched=convolved_points,
         others=_filters_of_any_edge,
@@ -225,8 +241,12 @@ CONVOLUTIONS = (
     ),
     on_images(
         "dilation2d",
-        "added_up(tf.nn.dilation2d(multiples({0}[tf.newaxis], {count}), {1}, [1, {stride}, {stride}, 1], {padding}, "
-        "'NHWC', [1, {rate}, {rate}, 1]), {count})[0]",
+        lambda x, filters, *, count, stride, padding, rate: added_up(
+            tf.nn.dilation2d(
+                multiples(x[tf.newaxis], count), filters, [1, stride, stride, 1], padding, "NHWC", [1, rate, rate, 1]
+            ),
+            count,
+        )[0],
         "Dilation2D",
         batched=dilation_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
@@ -237,8 +257,8 @@ CONVOLUTIONS = (
     ),
     _nn(
         "bias_add_v1",
-        "tf.raw_ops.BiasAddV1(value={0}, bias={1})",
-        batched="{0} + {1}",
+        lambda x, bias: tf.raw_ops.BiasAddV1(value=x, bias=bias),
+        batched=lambda x, bias: x + bias,
         broadcasts=True,
         when=lambda shape: len(shape) > 1,
         others=lambda shape: [(shape[-1:],)],
@@ -246,30 +266,39 @@ CONVOLUTIONS = (
     ),
     _nn(
         "bias_add_grad",
-        "tf.raw_ops.BiasAddGrad(out_backprop={0})",
-        batched="tf.reduce_sum({0}, axis=tuple(range(1, len({0}.shape) - 1)))",
+        lambda x: tf.raw_ops.BiasAddGrad(out_backprop=x),
+        batched=lambda x: tf.reduce_sum(x, axis=tuple(range(1, len(x.shape) - 1))),
         when=lambda shape: len(shape) > 1,
         starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
     _nn(
         "bias_add_grad_channels_first",
-        "tf.raw_ops.BiasAddGrad(out_backprop={0}, data_format='NCHW')",
-        batched="tf.reduce_sum({0}, axis=[1, *range(3, len({0}.shape))])",
+        lambda x: tf.raw_ops.BiasAddGrad(out_backprop=x, data_format="NCHW"),
+        batched=lambda x: tf.reduce_sum(x, axis=[1, *range(3, len(x.shape))]),
         when=lambda shape: len(shape) > 2,
         starts=((2, 2, 2), (1, 2, 1, 1), (2, 2, 1, 3)),
     ),
     _filter_gradient(
         "conv2d_backprop_filter",
-        "tf.raw_ops.Conv2DBackpropFilter(input={0}[tf.newaxis], filter_sizes=[2, 2, {0}.shape[-1], {1}.shape[-1]], "
-        "out_backprop={1}[tf.newaxis], strides=[1, {windows}[0], {windows}[0], 1], padding={windows}[1])",
+        lambda x, upstream, *, windows: tf.raw_ops.Conv2DBackpropFilter(
+            input=x[tf.newaxis],
+            filter_sizes=[2, 2, x.shape[-1], upstream.shape[-1]],
+            out_backprop=upstream[tf.newaxis],
+            strides=[1, windows[0], windows[0], 1],
+            padding=windows[1],
+        ),
         batched=filter_gradient_points,
         others=_one_a_window_of_two_channels,
     ),
     _filter_gradient(
         "conv3d_backprop_filter",
-        "tf.raw_ops.Conv3DBackpropFilterV2(input={0}[tf.newaxis], filter_sizes=[2, 2, 2, {0}.shape[-1], "
-        "{1}.shape[-1]], out_backprop={1}[tf.newaxis], strides=[1, {windows}[0], {windows}[0], {windows}[0], 1], "
-        "padding={windows}[1])",
+        lambda x, upstream, *, windows: tf.raw_ops.Conv3DBackpropFilterV2(
+            input=x[tf.newaxis],
+            filter_sizes=[2, 2, 2, x.shape[-1], upstream.shape[-1]],
+            out_backprop=upstream[tf.newaxis],
+            strides=[1, windows[0], windows[0], windows[0], 1],
+            padding=windows[1],
+        ),
         batched=filter_gradient_points,
         shapes=at_least(2, 2, 2, 1),
         starts=VOLUMES,
@@ -277,16 +306,25 @@ CONVOLUTIONS = (
     ),
     _filter_gradient(
         "depthwise_conv2d_backprop_filter",
-        "tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(input={0}[tf.newaxis], filter_sizes=[2, 2, {0}.shape[-1], "
-        "{1}.shape[-1] // {0}.shape[-1]], out_backprop={1}[tf.newaxis], "
-        "strides=[1, {windows}[0], {windows}[0], 1], padding={windows}[1])",
+        lambda x, upstream, *, windows: tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(
+            input=x[tf.newaxis],
+            filter_sizes=[2, 2, x.shape[-1], upstream.shape[-1] // x.shape[-1]],
+            out_backprop=upstream[tf.newaxis],
+            strides=[1, windows[0], windows[0], 1],
+            padding=windows[1],
+        ),
         batched=depthwise_filter_gradient_points,
         others=lambda image: [((*each[:-1], image[-1] * k),) for (each,) in one_a_window(image) for k in (1, 2)],
     ),
     _nn(
         "conv3d_transpose",
-        "tf.nn.conv3d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:4], "
-        "{1}.shape[-2]], {stride}, {padding})[0]",
+        lambda x, filters, *, stride, padding: tf.nn.conv3d_transpose(
+            x[tf.newaxis],
+            filters,
+            [*unpooled(x[tf.newaxis].shape, stride, padding)[:4], filters.shape[-2]],
+            stride,
+            padding,
+        )[0],
         "Conv3DBackpropInputV2",
         batched=transposed_points,
         shapes=at_least(1, 1, 1, 1),
@@ -297,16 +335,22 @@ CONVOLUTIONS = (
     ),
     on_images(
         "depthwise_conv2d_backprop_input",
-        "tf.raw_ops.DepthwiseConv2dNativeBackpropInput(input_sizes=[*unpooled({0}[tf.newaxis].shape, {stride}, "
-        "{padding})[:3], {1}.shape[-2]], filter={1}, out_backprop={0}[tf.newaxis], "
-        "strides=[1, {stride}, {stride}, 1], padding={padding})[0]",
+        lambda upstream, filters, *, stride, padding: tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
+            input_sizes=[*unpooled(upstream[tf.newaxis].shape, stride, padding)[:3], filters.shape[-2]],
+            filter=filters,
+            out_backprop=upstream[tf.newaxis],
+            strides=[1, stride, stride, 1],
+            padding=padding,
+        )[0],
         batched=depthwise_transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
     ),
     _nn(
         "depthwise_conv2d_dilated",
-        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, 1, 1, 1], {padding}, dilations=[2, 2])[0]",
+        lambda x, filters, *, padding: tf.nn.depthwise_conv2d(
+            x[tf.newaxis], filters, [1, 1, 1, 1], padding, dilations=[2, 2]
+        )[0],
         "DepthwiseConv2dNative",
         batched=lambda x, filters, padding: depthwise_points(x, filters, stride=1, padding=padding, rate=2),
         shapes=at_least(3, 3, 1),

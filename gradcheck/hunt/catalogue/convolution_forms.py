@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.convolution import dilation_points, filters_of_two, transposed_points
-from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, margins, on_images, window_ties
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
@@ -22,8 +22,12 @@ LARGE: tuple[Shape, ...] = ((3, 3, 1), (3, 4, 2))
 
 _nn = partial(operation, "nn")
 _sequence = partial(_nn, shapes=at_least(2, 1), starts=SEQUENCES, stride=STRIDES, padding=PADDINGS)
-_convolved = partial(_sequence, batched="over_windows({0}, {1}, {stride}, {padding})")
-_on_images = partial(on_images, batched="over_windows({0}, {1}, {stride}, {padding})")
+_convolved = partial(
+    _sequence, batched=lambda x, filters, *, stride, padding: over_windows(x, filters, stride, padding)
+)
+_on_images = partial(
+    on_images, batched=lambda x, filters, *, stride, padding: over_windows(x, filters, stride, padding)
+)
 _dilated = partial(_nn, shapes=at_least(3, 3, 1), starts=LARGE, padding=PADDINGS)
 
 
@@ -74,39 +78,51 @@ def _ties_of_pairs(x: Array, stride: int, **_attributes: Any) -> Array:
 
 
 CONVOLUTION_FORMS = (
-    _convolved("conv1d", "tf.nn.conv1d({0}[tf.newaxis], {1}, {stride}, {padding})[0]", "Conv2D", others=filters_of_two),
+    _convolved(
+        "conv1d",
+        lambda x, filters, *, stride, padding: tf.nn.conv1d(x[tf.newaxis], filters, stride, padding)[0],
+        "Conv2D",
+        others=filters_of_two,
+    ),
     _convolved(
         "convolution_of_sequence",
-        "tf.nn.convolution({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
+        lambda x, filters, *, stride, padding: tf.nn.convolution(x[tf.newaxis], filters, stride, padding)[0],
         "Conv2D",
         others=filters_of_two,
     ),
     _on_images(
         "convolution_of_image",
-        "tf.nn.convolution({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
+        lambda x, filters, *, stride, padding: tf.nn.convolution(x[tf.newaxis], filters, stride, padding)[0],
         "Conv2D",
         others=filters_of_two,
     ),
     _dilated(
         "convolution_dilated",
-        "tf.nn.convolution({0}[tf.newaxis], {1}, padding={padding}, dilations={rate})[0]",
+        lambda x, filters, *, padding, rate: tf.nn.convolution(x[tf.newaxis], filters, padding=padding, dilations=rate)[
+            0
+        ],
         "Conv2D",
-        batched="over_windows({0}, {1}, 1, {padding}, {rate})",
+        batched=lambda x, filters, *, padding, rate: over_windows(x, filters, 1, padding, rate),
         others=filters_of_two,
         rate=((2, 1), (1, 2), (2, 2)),
     ),
     _dilated(
         "atrous_conv2d",
-        "tf.nn.atrous_conv2d({0}[tf.newaxis], {1}, {rate}, {padding})[0]",
+        lambda x, filters, *, rate, padding: tf.nn.atrous_conv2d(x[tf.newaxis], filters, rate, padding)[0],
         "Conv2D",
-        batched="over_windows({0}, {1}, 1, {padding}, ({rate}, {rate}))",
+        batched=lambda x, filters, *, padding, rate: over_windows(x, filters, 1, padding, (rate, rate)),
         others=filters_of_two,
         rate=(2, 1),
     ),
     _dilated(
         "atrous_conv2d_transpose",
-        "tf.nn.atrous_conv2d_transpose({0}[tf.newaxis], {1}, [1, {0}.shape[0] + {rate} * ({padding} == 'VALID'), "
-        "{0}.shape[1] + {rate} * ({padding} == 'VALID'), {1}.shape[-2]], {rate}, {padding})[0]",
+        lambda x, filters, *, rate, padding: tf.nn.atrous_conv2d_transpose(
+            x[tf.newaxis],
+            filters,
+            [1, x.shape[0] + rate * (padding == "VALID"), x.shape[1] + rate * (padding == "VALID"), filters.shape[-2]],
+            rate,
+            padding,
+        )[0],
         "Conv2DBackpropInput",
         looped=True,
         others=_filters_back,
@@ -114,7 +130,9 @@ CONVOLUTION_FORMS = (
     ),
     _convolved(
         "conv1d_transpose",
-        "tf.nn.conv1d_transpose({0}[tf.newaxis], {1}, shape_of({0}, {1}, {stride}, {padding}), {stride}, {padding})[0]",
+        lambda x, filters, *, stride, padding: tf.nn.conv1d_transpose(
+            x[tf.newaxis], filters, shape_of(x, filters, stride, padding), stride, padding
+        )[0],
         "Conv2DBackpropInput",
         batched=None,
         looped=True,
@@ -122,65 +140,74 @@ CONVOLUTION_FORMS = (
     ),
     _on_images(
         "conv_transpose",
-        "tf.nn.conv_transpose({0}[tf.newaxis], {1}, shape_of({0}, {1}, {stride}, {padding}), {stride}, {padding})[0]",
+        lambda x, filters, *, stride, padding: tf.nn.conv_transpose(
+            x[tf.newaxis], filters, shape_of(x, filters, stride, padding), stride, padding
+        )[0],
         "Conv2DBackpropInput",
         batched=transposed_points,
         others=_filters_back,
     ),
     _on_images(
         "separable_conv2d",
-        "tf.nn.separable_conv2d({0}[tf.newaxis], {1}, {2}, [1, {stride}, {stride}, 1], {padding})[0]",
+        lambda x, filters, pointwise, *, stride, padding: tf.nn.separable_conv2d(
+            x[tf.newaxis], filters, pointwise, [1, stride, stride, 1], padding
+        )[0],
         "DepthwiseConv2dNative Conv2D",
-        batched="separated({0}, {1}, {2}, {stride}, {padding})",
+        batched=lambda x, filters, pointwise, *, stride, padding: separated(x, filters, pointwise, stride, padding),
         others=_separate_filters,
     ),
     _dilated(
         "separable_conv2d_dilated",
-        "tf.nn.separable_conv2d({0}[tf.newaxis], {1}, {2}, [1, 1, 1, 1], {padding}, dilations=[2, 2])[0]",
+        lambda x, filters, pointwise, *, padding: tf.nn.separable_conv2d(
+            x[tf.newaxis], filters, pointwise, [1, 1, 1, 1], padding, dilations=[2, 2]
+        )[0],
         "DepthwiseConv2dNative Conv2D",
-        batched="separated({0}, {1}, {2}, 1, {padding}, (2, 2))",
+        batched=lambda x, filters, pointwise, *, padding: separated(x, filters, pointwise, 1, padding, (2, 2)),
         others=_separate_filters,
     ),
     _on_images(
         "erosion2d",
-        "tf.nn.erosion2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
+        lambda x, filters, *, stride, padding: tf.nn.erosion2d(
+            x[tf.newaxis], filters, [1, stride, stride, 1], padding, "NHWC", [1, 1, 1, 1]
+        )[0],
         "Dilation2D",
         batched=erosion_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
         kinks=lambda x, filters, stride, padding: window_ties(-x, stride, padding, filters[::-1, ::-1]),
     ),
     _sequence(
-        "avg_pool1d", "tf.nn.avg_pool1d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool", batching=in_batch
+        "avg_pool1d", lambda x, *, stride, padding: tf.nn.avg_pool1d(x, 2, stride, padding), "AvgPool", in_batch=True
     ),
     _sequence(
         "max_pool1d",
-        "tf.nn.max_pool1d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
+        lambda x, *, stride, padding: tf.nn.max_pool1d(x, 2, stride, padding),
         "MaxPool",
-        batching=in_batch,
+        in_batch=True,
         kinks=_ties_of_pairs,
     ),
     on_images(
         "pool_of_largest",
-        "tf.nn.pool({0}[tf.newaxis], [2, 2], 'MAX', [{stride}, {stride}], {padding})[0]",
+        lambda x, *, stride, padding: tf.nn.pool(x, [2, 2], "MAX", [stride, stride], padding),
         "MaxPool",
-        batching=in_batch,
+        in_batch=True,
         kinks=window_ties,
     ),
     _nn(
         "pool_of_means",
-        "tf.nn.pool({0}[tf.newaxis], [2, 2], 'AVG', padding={way}[1], dilations=[{way}[0], 1])[0]",
+        lambda x, *, way: tf.nn.pool(x, [2, 2], "AVG", padding=way[1], dilations=[way[0], 1]),
         "AvgPool",
-        batching=in_batch,
+        in_batch=True,
         shapes=at_least(3, 3, 1),
         starts=LARGE,
         way=((1, "VALID"), (2, "VALID"), (1, "SAME")),
     ),
     _nn(
         "with_space_to_batch",
-        "tf.nn.with_space_to_batch({0}[tf.newaxis], [2, 1], 'VALID', "
-        "lambda x, *_: tf.nn.avg_pool2d(x, [2, 1], 1, 'VALID'), [2, 1])[0]",
+        lambda x: tf.nn.with_space_to_batch(
+            x, [2, 1], "VALID", lambda x, *_: tf.nn.avg_pool2d(x, [2, 1], 1, "VALID"), [2, 1]
+        ),
         "AvgPool SpaceToBatchND BatchToSpaceND",
-        batching=in_batch,
+        in_batch=True,
         shapes=at_least(3, 2, 1),
         starts=LARGE,
     ),

@@ -75,65 +75,81 @@ def _from_largest_norm(x: Array, *, ids: tuple[int, ...], **_attributes: Any) ->
 EMBEDDINGS = (
     _table(
         "embedding_lookup",
-        "tf.nn.embedding_lookup({0}, {ids})",
+        lambda params, *, ids: tf.nn.embedding_lookup(params, ids),
         "GatherV2",
-        batched="tf.gather({0}, {ids}, axis=1)",
+        batched=lambda params, *, ids: tf.gather(params, ids, axis=1),
     ),
     _table(
         "embedding_lookup_of_norm",
-        "tf.nn.embedding_lookup({0}, {ids}, max_norm=1.0)",
+        lambda params, *, ids: tf.nn.embedding_lookup(params, ids, max_norm=1.0),
         "GatherV2 Maximum",
-        batched="shortened(tf.gather({0}, {ids}, axis=1))",
+        batched=lambda params, *, ids: shortened(tf.gather(params, ids, axis=1)),
         kinks=_from_largest_norm,
     ),
     _combined(
         "embedding_lookup_sparse",
-        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), None, {combiner}, allow_fast_lookup={fast})",
+        lambda params, *, ids, combiner, fast: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), None, combiner, allow_fast_lookup=fast
+        ),
         "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
         looped=True,
         fast=BOOL,
     ),
     _combined(
         "embedding_lookup_sparse_weighted",
-        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), in_rows({1}, 1), {combiner})",
+        lambda params, weights, *, ids, combiner: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), in_rows(weights, 1), combiner
+        ),
         "SegmentSum GatherV2",
         REALS,
         POSITIVE,
-        batched="combined(tf.gather({0}, {ids}, axis=1), {1}, {combiner})",
+        batched=lambda params, weights, *, ids, combiner: combined(tf.gather(params, ids, axis=1), weights, combiner),
         others=lambda _shape: [((3,),)],
     ),
     _combined(
         "embedding_lookup_sparse_of_norm",
-        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), in_rows({1}, 1), {combiner}, 1.0)",
+        lambda params, weights, *, ids, combiner: tf.nn.embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 1), in_rows(weights, 1), combiner, 1.0
+        ),
         "SegmentSum GatherV2 Maximum",
         REALS,
         POSITIVE,
-        batched="combined(shortened(tf.gather({0}, {ids}, axis=1)), {1}, {combiner})",
+        batched=lambda params, weights, *, ids, combiner: combined(
+            shortened(tf.gather(params, ids, axis=1)), weights, combiner
+        ),
         others=lambda _shape: [((3,),)],
         kinks=lambda x, _weights, **attributes: _from_largest_norm(x, **attributes),
     ),
     _combined(
         "safe_embedding_lookup_sparse",
-        "tf.nn.safe_embedding_lookup_sparse({0}, in_rows(of_table({ids}), 2), in_rows({1}, 2), {combiner}, {default})",
+        lambda params, weights, *, ids, combiner, default: tf.nn.safe_embedding_lookup_sparse(
+            params, in_rows(of_table(ids), 2), in_rows(weights, 2), combiner, default
+        ),
         "SegmentSum GatherV2",
         REALS,
         POSITIVE,
-        batched="combined(tf.gather({0}, {ids}, axis=1), {1}, {combiner}, "
-        "0.0 * {0}[:, 0] if {default} is None else {0}[:, {default}])",
+        batched=lambda params, weights, *, ids, combiner, default: combined(
+            tf.gather(params, ids, axis=1),
+            weights,
+            combiner,
+            0.0 * params[:, 0] if default is None else params[:, default],
+        ),
         others=lambda _shape: [((3,),)],
         default=(None, 0, 1),
     ),
     _sampled(
         "nce_loss",
-        "tf.nn.nce_loss({0}, {1}, of_table({labels})[:, tf.newaxis], {2}, 2, {0}.shape[0], 1, two_samples(2), "
-        "{remove})",
+        lambda weights, biases, inputs, *, labels, remove: tf.nn.nce_loss(
+            weights, biases, of_table(labels)[:, tf.newaxis], inputs, 2, weights.shape[0], 1, two_samples(2), remove
+        ),
         "GatherV2 MatMul Log1p",
         others=_biases_and_inputs,
     ),
     _sampled(
         "sampled_softmax_loss",
-        "tf.nn.sampled_softmax_loss({0}, {1}, of_table({labels})[:, tf.newaxis], {2}, 2, {0}.shape[0], 1, "
-        "two_samples(2), {remove})",
+        lambda weights, biases, inputs, *, labels, remove: tf.nn.sampled_softmax_loss(
+            weights, biases, of_table(labels)[:, tf.newaxis], inputs, 2, weights.shape[0], 1, two_samples(2), remove
+        ),
         "GatherV2 MatMul SoftmaxCrossEntropyWithLogits",
         others=_biases_and_inputs,
         terms=1.0,
@@ -141,19 +157,21 @@ EMBEDDINGS = (
     operation(
         "nn",
         "stateless_dropout",
-        "tf.nn.experimental.stateless_dropout({0}, {rate}, [1, 2])",
+        lambda x, *, rate: tf.nn.experimental.stateless_dropout(x, rate, [1, 2]),
         "Mul",
-        batched="tf.nn.experimental.stateless_dropout({0}, {rate}, [1, 2], noise_shape=[1, *{0}.shape[1:]])",
+        batched=lambda x, *, rate: tf.nn.experimental.stateless_dropout(x, rate, [1, 2], noise_shape=[1, *x.shape[1:]]),
         rate=(0.5, 0.25, 0.0),
     ),
     operation(
         "nn",
         "general_dropout",
-        "tf.nn.experimental.general_dropout({0}, {rate}, "
-        "lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype))",
+        lambda x, *, rate: tf.nn.experimental.general_dropout(
+            x, rate, lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype)
+        ),
         "Mul",
-        batched="tf.nn.experimental.general_dropout({0}, {rate}, "
-        "lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype), [1, *{0}.shape[1:]])",
+        batched=lambda x, *, rate: tf.nn.experimental.general_dropout(
+            x, rate, lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype), [1, *x.shape[1:]]
+        ),
         rate=(0.5, 0.25),
     ),
 )

@@ -118,11 +118,13 @@ _ctc_batch = partial(
 _ctc_labels = partial(_ctc_batch, cut=(0, 1), blank=(0, -1, 1), time_major=BOOL)
 
 FRAMES = (
-    _shifted("fftshift", "tf.signal.fftshift({0}, axes={axis})", "Roll"),
-    _shifted("ifftshift", "tf.signal.ifftshift({0}, axes={axis})", "Roll"),
+    _shifted("fftshift", lambda x, *, axis: tf.signal.fftshift(x, axes=axis), "Roll"),
+    _shifted("ifftshift", lambda x, *, axis: tf.signal.ifftshift(x, axes=axis), "Roll"),
     _signal(
         "frame",
-        "tf.signal.frame({0}, {length}, {step}, pad_end={padded}, pad_value=2.0, axis={axis})",
+        lambda x, *, length, step, padded, axis: tf.signal.frame(
+            x, length, step, pad_end=padded, pad_value=2.0, axis=axis
+        ),
         "GatherV2 Reshape",
         batching=along_axis,
         starts=((3,), (4,), (2, 3)),
@@ -134,15 +136,16 @@ FRAMES = (
     ),
     _of_frames(
         "overlap_and_add",
-        "tf.signal.overlap_and_add({0}, {step})",
+        lambda x, *, step: tf.signal.overlap_and_add(x, step),
         "Sum Pad",
         starts=((2, 2), (3, 2), (2, 3), (2, 2, 2)),
         step=_frame_steps,
     ),
     _long(
         "stft",
-        "tf.signal.stft({0}, {length}, {step}, fft_length={bins}, window_fn=[None, tf.signal.hann_window][{windowed}], "
-        "pad_end={padded})",
+        lambda x, *, length, step, bins, windowed, padded: tf.signal.stft(
+            x, length, step, fft_length=bins, window_fn=[None, tf.signal.hann_window][windowed], pad_end=padded
+        ),
         "RFFT",
         result="complex128",
         length=(4, 3, 2),
@@ -153,8 +156,13 @@ FRAMES = (
     ),
     _of_frames(
         "inverse_stft",
-        "tf.signal.inverse_stft({0}, {length}, {step}, fft_length=2 * {0}.shape[-1] - 2, "
-        "window_fn=[None, tf.signal.hann_window, tf.signal.inverse_stft_window_fn({step})][{window}])",
+        lambda x, *, length, step, window: tf.signal.inverse_stft(
+            x,
+            length,
+            step,
+            fft_length=2 * x.shape[-1] - 2,
+            window_fn=[None, tf.signal.hann_window, tf.signal.inverse_stft_window_fn(step)][window],
+        ),
         "IRFFT",
         when=lambda shape: shape[-1] > 1,
         starts=((2, 3), (1, 2), (2, 2, 3)),
@@ -165,8 +173,9 @@ FRAMES = (
     ),
     _long(
         "mdct",
-        "tf.signal.mdct({0}, {length}, window_fn=[None, tf.signal.vorbis_window][{windowed}], pad_end={padded}, "
-        "norm={norm})",
+        lambda x, *, length, windowed, padded, norm: tf.signal.mdct(
+            x, length, window_fn=[None, tf.signal.vorbis_window][windowed], pad_end=padded, norm=norm
+        ),
         "RFFT Real",
         length=(4, 8),
         windowed=BOOL,
@@ -175,7 +184,9 @@ FRAMES = (
     ),
     _of_frames(
         "inverse_mdct",
-        "tf.signal.inverse_mdct({0}, window_fn=[None, tf.signal.vorbis_window][{windowed}], norm={norm})",
+        lambda x, *, windowed, norm: tf.signal.inverse_mdct(
+            x, window_fn=[None, tf.signal.vorbis_window][windowed], norm=norm
+        ),
         "Real",
         when=lambda shape: shape[-1] % 2 == 0,
         starts=((2, 2), (1, 4), (2, 2, 2)),
@@ -183,14 +194,18 @@ FRAMES = (
         norm=(None, "ortho"),
     ),
     _of_coefficients(
-        "idct", "tf.signal.idct({0}, type={type}, norm={norm})", "RFFT", type=(2, 3, 4), norm=(None, "ortho")
+        "idct",
+        lambda x, *, type, norm: tf.signal.idct(x, type=type, norm=norm),
+        "RFFT",
+        type=(2, 3, 4),
+        norm=(None, "ortho"),
     ),
-    _of_coefficients("idct_type_1", "tf.signal.idct({0}, type=1)", "RFFT", when=lambda shape: shape[-1] > 1),
-    _of_coefficients("mfccs_from_log_mel_spectrograms", "tf.signal.mfccs_from_log_mel_spectrograms({0})", "RFFT"),
+    _of_coefficients("idct_type_1", lambda x: tf.signal.idct(x, type=1), "RFFT", when=lambda shape: shape[-1] > 1),
+    _of_coefficients("mfccs_from_log_mel_spectrograms", lambda x: tf.signal.mfccs_from_log_mel_spectrograms(x), "RFFT"),
     operation(
         "signal",
         "kaiser_window",
-        "tf.signal.kaiser_window({length}, beta={0}, dtype=tf.float64)",
+        lambda x, *, length: tf.signal.kaiser_window(length, beta=x, dtype=tf.float64),
         "BesselI0e",
         POSITIVE,
         looped=True,

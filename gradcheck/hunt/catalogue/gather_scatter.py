@@ -12,7 +12,7 @@ from gradcheck.hunt.catalogue.distances import ties_of_largest, ties_of_smallest
 from gradcheck.hunt.catalogue.language import along_axis, operation, points_last, tf
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Distances, Indices, OpSpec, Shapes
+from gradcheck.hunt.opspec import Array, Distances, Formula, Indices, OpSpec, Shapes
 
 _rows = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2), (3, 2)))
 _moved = partial(_rows, batching=points_last)
@@ -29,7 +29,7 @@ def _forms_of_indices(shape: Shape) -> tuple[Any, ...]:
     return ((0, last), 0, last, ((0, last, last), (last, 0, 0)), ((last,),))
 
 
-FIRST_AND_NONE = "tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)"
+FIRST_AND_NONE = lambda x: tf.stack([x[:, 0], tf.zeros_like(x[:, 0])], axis=1)
 FORMS_OF_PLACES = ((3, 1), (2, 2), (1,), (2,), (2, 0), (2, 2, 1), (1, 2, 2))
 
 
@@ -47,10 +47,13 @@ def _targets(shape: Shape, updates: Shape) -> Indices:
     return Indices(updates[0], below=shape[0])
 
 
-def _scatter(how: str, gradient: str, **fields: Any) -> OpSpec:
-    source = f"tf.tensor_scatter_nd_{how}({{0}}, tf.expand_dims({{indices}}, -1), {{1}})"
-    fields = {"others": _updates, "indices": _targets, **fields}
-    return _moved(f"tensor_scatter_nd_{how}", source, gradient, **fields)
+def _scatter(name: str, scatter: Formula, gradient: str, **fields: Any) -> OpSpec:
+    return _moved(
+        f"tensor_scatter_nd_{name}",
+        lambda x, updates, *, indices: scatter(x, tf.expand_dims(indices, -1), updates),
+        gradient,
+        **{"others": _updates, "indices": _targets, **fields},
+    )
 
 
 def _rivals(sign: int) -> Distances:
@@ -73,21 +76,30 @@ def _alternating(shape: Shape) -> tuple[int, ...]:
 
 GATHERING = (
     _rows(
-        "gather", "tf.gather({0}, {indices}, axis=-1)", "GatherV2", indices=lambda shape: Indices(3, below=shape[-1])
+        "gather",
+        lambda x, *, indices: tf.gather(x, indices, axis=-1),
+        "GatherV2",
+        indices=lambda shape: Indices(3, below=shape[-1]),
     ),
     _rows(
         "gather_rows",
-        "tf.gather({0}, {indices})",
+        lambda x, *, indices: tf.gather(x, indices),
         "GatherV2",
-        batched="tf.gather({0}, {indices}, axis=1)",
+        batched=lambda x, *, indices: tf.gather(x, indices, axis=1),
         indices=_picked,
     ),
     _rows(
         "gather_each_row",
-        "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis={axis}, batch_dims={batch_dims})",
+        lambda x, *, indices, axis, batch_dims: tf.gather(
+            x, tf.stack([indices] * x.shape[0]), axis=axis, batch_dims=batch_dims
+        ),
         "GatherV2",
-        batched="tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), "
-        "axis={axis} + ({axis} >= 0), batch_dims={batch_dims} + ({batch_dims} >= 0))",
+        batched=lambda x, *, indices, axis, batch_dims: tf.gather(
+            x,
+            tf.broadcast_to(indices, (*x.shape[:2], len(indices))),
+            axis=axis + (axis >= 0),
+            batch_dims=batch_dims + (batch_dims >= 0),
+        ),
         shapes=nonempty_matrix,
         starts=SQUARES,
         indices=lambda shape: Indices(2, below=min(shape[1:])),
@@ -96,7 +108,7 @@ GATHERING = (
     ),
     _rows(
         "gather_along",
-        "tf.gather({0}, np.int32({indices}), axis={axis})",
+        lambda x, *, indices, axis: tf.gather(x, np.int32(indices), axis=axis),
         "GatherV2",
         batching=along_axis,
         shapes=nonempty_matrix,
@@ -104,10 +116,10 @@ GATHERING = (
         indices=_forms_of_indices,
         axis=lambda shape: (*range(1, len(shape)), *axes(shape), 0),
     ),
-    _moved("legacy_gather", "tf.raw_ops.Gather(params={0}, indices={indices})", indices=_picked),
+    _moved("legacy_gather", lambda x, *, indices: tf.raw_ops.Gather(params=x, indices=indices), indices=_picked),
     _moved(
         "gather_nd",
-        "tf.gather_nd({0}, tf.stack([{rows}, {columns}], axis=-1))",
+        lambda x, *, rows, columns: tf.gather_nd(x, tf.stack([rows, columns], axis=-1)),
         "GatherNd",
         shapes=nonempty_matrix,
         starts=SQUARES,
@@ -116,7 +128,7 @@ GATHERING = (
     ),
     _moved(
         "gather_nd_of_form",
-        "tf.gather_nd({0}, np.resize({places}, {form}))",
+        lambda x, *, places, form: tf.gather_nd(x, np.resize(places, form)),
         "GatherNd",
         shapes=nonempty_matrix,
         starts=SQUARES,
@@ -125,62 +137,76 @@ GATHERING = (
     ),
     _moved(
         "gather_nd_ignoring",
-        "tf.gather_nd({0}, [[0], [{0}.shape[0]]], bad_indices_policy='IGNORE')",
+        lambda x: tf.gather_nd(x, [[0], [x.shape[0]]], bad_indices_policy="IGNORE"),
         "GatherNd",
         batched=FIRST_AND_NONE,
     ),
     _moved(
         "scatter_nd_ignoring",
-        "tf.scatter_nd([[0], [2]], {0}, (2, *{0}.shape[1:]), bad_indices_policy='IGNORE')",
+        lambda x: tf.scatter_nd([[0], [2]], x, (2, *x.shape[1:]), bad_indices_policy="IGNORE"),
         "ScatterNd",
         batched=FIRST_AND_NONE,
         when=lambda shape: shape[0] == 2,
     ),
     _moved(
         "tensor_scatter_nd_add_ignoring",
-        "tf.tensor_scatter_nd_add({0}, [[0], [{0}.shape[0]]], {1}, bad_indices_policy='IGNORE')",
+        lambda x, updates: tf.tensor_scatter_nd_add(x, [[0], [x.shape[0]]], updates, bad_indices_policy="IGNORE"),
         "TensorScatterAdd",
-        batched="tf.concat([{0}[:, :1] + {1}[:, :1], {0}[:, 1:]], axis=1)",
+        batched=lambda x, updates: tf.concat([x[:, :1] + updates[:, :1], x[:, 1:]], axis=1),
         others=lambda shape: [((2, *shape[1:]),)],
     ),
     _moved(
         "scatter_nd",
-        "tf.scatter_nd(tf.expand_dims({indices}, -1), {0}, ({0}.shape[0] + 1, *{0}.shape[1:]))",
+        lambda x, *, indices: tf.scatter_nd(tf.expand_dims(indices, -1), x, (x.shape[0] + 1, *x.shape[1:])),
         "ScatterNd",
         indices=lambda shape: Indices(shape[0], below=shape[0] + 1),
     ),
     _moved(
         "scatter_nd_of_form",
-        "scattered({0}, np.resize({places}, {form}))",
+        lambda x, *, places, form: scattered(x, np.resize(places, form)),
         "ScatterNd",
         places=Indices(4, below=2),
         form=lambda shape: [(*shape[:outer], depth) for outer in range(1, len(shape) + 1) for depth in (2, 1, 3)],
     ),
-    _scatter("add", "TensorScatterAdd"),
-    _scatter("sub", "TensorScatterSub"),
+    _scatter("add", lambda x, indices, updates: tf.tensor_scatter_nd_add(x, indices, updates), "TensorScatterAdd"),
+    _scatter("sub", lambda x, indices, updates: tf.tensor_scatter_nd_sub(x, indices, updates), "TensorScatterSub"),
     _scatter(
         "update",
+        lambda x, indices, updates: tf.tensor_scatter_nd_update(x, indices, updates),
         "TensorScatterUpdate",
         others=lambda shape: [((count, *shape[1:]),) for count in (1, 2) if count <= shape[0]],
         indices=lambda shape, updates: Indices(updates[0], below=shape[0], distinct=True),
     ),
-    _scatter("max", "TensorScatterMax", kinks=_rivals(1)),
-    _scatter("min", "TensorScatterMin", kinks=_rivals(-1)),
+    _scatter(
+        "max",
+        lambda x, indices, updates: tf.tensor_scatter_nd_max(x, indices, updates),
+        "TensorScatterMax",
+        kinks=_rivals(1),
+    ),
+    _scatter(
+        "min",
+        lambda x, indices, updates: tf.tensor_scatter_nd_min(x, indices, updates),
+        "TensorScatterMin",
+        kinks=_rivals(-1),
+    ),
     _moved(
         "scatter_nd_non_aliasing_add",
-        "tf.raw_ops.ScatterNdNonAliasingAdd(input={0}, indices=tf.expand_dims({indices}, -1), updates={1})",
+        lambda x, updates, *, indices: tf.raw_ops.ScatterNdNonAliasingAdd(
+            input=x, indices=tf.expand_dims(indices, -1), updates=updates
+        ),
         others=_updates,
         indices=_targets,
     ),
     _moved(
         "tensor_strided_slice_update",
-        "tf.raw_ops.TensorStridedSliceUpdate("
-        "input={0}, begin=[0], end=[{0}.shape[0]], strides=[{0}.shape[0]], value={1})",
+        lambda x, value: tf.raw_ops.TensorStridedSliceUpdate(
+            input=x, begin=[0], end=[x.shape[0]], strides=[x.shape[0]], value=value
+        ),
         others=lambda shape: [((1, *shape[1:]),)],
     ),
     _moved(
         "dynamic_partition",
-        "tf.dynamic_partition({0}, {partitions}, 2)[{which}]",
+        lambda x, *, partitions, which: tf.dynamic_partition(x, partitions, 2)[which],
         "DynamicPartition",
         when=lambda shape: shape[0] > 1,
         partitions=lambda shape: dict.fromkeys([_alternating(shape), (*[0] * (shape[0] - 1), 1)]),
@@ -188,7 +214,7 @@ GATHERING = (
     ),
     _moved(
         "dynamic_stitch",
-        "tf.dynamic_stitch([{first}, {second}], [{0}, {1}])",
+        lambda x, y, *, first, second: tf.dynamic_stitch([first, second], [x, y]),
         "DynamicStitch",
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
@@ -197,7 +223,7 @@ GATHERING = (
     # The gradient of the gather arrives as IndexedSlices.
     _moved(
         "dynamic_stitch_gathered",
-        "tf.gather(tf.dynamic_stitch([{first}, {second}], [{0}, {1}]), {rows})",
+        lambda x, y, *, first, second, rows: tf.gather(tf.dynamic_stitch([first, second], [x, y]), rows),
         "DynamicStitch GatherV2",
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
@@ -206,7 +232,7 @@ GATHERING = (
     ),
     _moved(
         "parallel_dynamic_stitch",
-        "tf.raw_ops.ParallelDynamicStitch(indices=[{first}, {second}], data=[{0}, {1}])",
+        lambda x, y, *, first, second: tf.raw_ops.ParallelDynamicStitch(indices=[first, second], data=[x, y]),
         others=alike,
         first=lambda shape, _: [_consecutive(shape), _consecutive(shape)[::-1]],
         second=lambda shape, _: [_consecutive(shape, shape[0])],
@@ -231,19 +257,24 @@ _segments = partial(
 LARGEST, SMALLEST = ties_within(ties_of_largest), ties_within(ties_of_smallest)
 
 
-def _unsorted(fold: str, gradients: str, **fields: Any) -> OpSpec:
-    source = f"tf.math.unsorted_segment_{fold}({{0}}, {{ids}}, max({{ids}}) + 1)"
-    return _segments(f"unsorted_segment_{fold}", source, gradients, ids=_covering, **fields)
-
-
-def _of_places(fold: str) -> OpSpec:
-    """Segments of which some are empty, of elements whose places have two dimensions."""
-    source = f"tf.math.unsorted_segment_{fold}({{0}}, np.reshape({{ids}}, {{0}}.shape[:2]), max({{ids}}) + 3)"
+def _unsorted(name: str, fold: Formula, gradients: str, **fields: Any) -> OpSpec:
     return _segments(
-        f"unsorted_segment_{fold}_of_places",
+        f"unsorted_segment_{name}",
+        lambda x, *, ids: fold(x, ids, max(ids) + 1),
+        gradients,
+        ids=_covering,
+        **fields,
+    )
+
+
+def _of_places(name: str, fold: Formula, gradient: str) -> OpSpec:
+    """Segments of which some are empty, of elements whose places have two dimensions."""
+    source: Formula = lambda x, *, ids: fold(x, np.reshape(ids, x.shape[:2]), max(ids) + 3)
+    return _segments(
+        f"unsorted_segment_{name}_of_places",
         source,
-        f"UnsortedSegment{fold.title()}",
-        batched=f"tf.stack([{source.replace('{0}', 'each')} for each in tf.unstack({{0}})])",
+        gradient,
+        batched=lambda x, *, ids: tf.stack([source(each, ids=ids) for each in tf.unstack(x)]),
         shapes=nonempty_matrix,
         starts=SQUARES,
         ids=lambda shape: Indices(shape[0] * shape[1], below=3),
@@ -251,17 +282,23 @@ def _of_places(fold: str) -> OpSpec:
 
 
 SEGMENTS = (
-    _of_places("sum"),
-    _of_places("prod"),
-    _segments("segment_sum", "tf.math.segment_sum({0}, {ids})", "SegmentSum"),
-    _segments("segment_mean", "tf.math.segment_mean({0}, {ids})", "SegmentMean"),
-    _segments("segment_prod", "tf.math.segment_prod({0}, {ids})", "SegmentProd"),
-    _segments("segment_max", "tf.math.segment_max({0}, {ids})", "SegmentMax", kinks=LARGEST),
-    _segments("segment_min", "tf.math.segment_min({0}, {ids})", "SegmentMin", kinks=SMALLEST),
-    _unsorted("sum", "UnsortedSegmentSum"),
-    _unsorted("mean", "UnsortedSegmentSum RealDiv"),
-    _unsorted("sqrt_n", "UnsortedSegmentSum RealDiv"),
-    _unsorted("prod", "UnsortedSegmentProd"),
-    _unsorted("max", "UnsortedSegmentMax", kinks=LARGEST),
-    _unsorted("min", "UnsortedSegmentMin", kinks=SMALLEST),
+    _of_places("sum", lambda x, ids, count: tf.math.unsorted_segment_sum(x, ids, count), "UnsortedSegmentSum"),
+    _of_places("prod", lambda x, ids, count: tf.math.unsorted_segment_prod(x, ids, count), "UnsortedSegmentProd"),
+    _segments("segment_sum", lambda x, *, ids: tf.math.segment_sum(x, ids), "SegmentSum"),
+    _segments("segment_mean", lambda x, *, ids: tf.math.segment_mean(x, ids), "SegmentMean"),
+    _segments("segment_prod", lambda x, *, ids: tf.math.segment_prod(x, ids), "SegmentProd"),
+    _segments("segment_max", lambda x, *, ids: tf.math.segment_max(x, ids), "SegmentMax", kinks=LARGEST),
+    _segments("segment_min", lambda x, *, ids: tf.math.segment_min(x, ids), "SegmentMin", kinks=SMALLEST),
+    _unsorted("sum", lambda x, ids, count: tf.math.unsorted_segment_sum(x, ids, count), "UnsortedSegmentSum"),
+    _unsorted("mean", lambda x, ids, count: tf.math.unsorted_segment_mean(x, ids, count), "UnsortedSegmentSum RealDiv"),
+    _unsorted(
+        "sqrt_n", lambda x, ids, count: tf.math.unsorted_segment_sqrt_n(x, ids, count), "UnsortedSegmentSum RealDiv"
+    ),
+    _unsorted("prod", lambda x, ids, count: tf.math.unsorted_segment_prod(x, ids, count), "UnsortedSegmentProd"),
+    _unsorted(
+        "max", lambda x, ids, count: tf.math.unsorted_segment_max(x, ids, count), "UnsortedSegmentMax", kinks=LARGEST
+    ),
+    _unsorted(
+        "min", lambda x, ids, count: tf.math.unsorted_segment_min(x, ids, count), "UnsortedSegmentMin", kinks=SMALLEST
+    ),
 )

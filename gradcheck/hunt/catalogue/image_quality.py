@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms
 from gradcheck.hunt.catalogue.images import SINGLE
-from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.opspec import BOOL, Array, Interval
 
@@ -85,33 +85,36 @@ def _from_equal_neighbours(x: Array) -> Array:
 IMAGE_QUALITY = (
     _image(
         "image_gradients",
-        "tf.image.image_gradients({0}[tf.newaxis])[{which}][0]",
+        lambda x, *, which: tf.image.image_gradients(x)[which],
         "ConcatV2 StridedSlice",
-        batching=in_batch,
+        in_batch=True,
         which=(0, 1),
     ),
     _image(
         "sobel_edges",
         # At a reflected border the edges across it are the rounding of what cancels, and at a corner all of them.
-        "tf.reduce_sum(tf.image.sobel_edges({0}[tf.newaxis])[0][..., 1:-1, :, :], -1)",
+        lambda x: tf.reduce_sum(tf.image.sobel_edges(x)[..., 1:-1, :, :], -1),
         "DepthwiseConv2dNative MirrorPad",
-        batching=in_batch,
+        in_batch=True,
         shapes=at_least(3, 3, 1),
         starts=((3, 3, 1), (3, 3, 2), (3, 4, 1)),
     ),
-    _image("total_variation", "tf.image.total_variation({0})", "Abs Sum", kinks=_from_equal_neighbours),
+    _image("total_variation", lambda x: tf.image.total_variation(x), "Abs Sum", kinks=_from_equal_neighbours),
     _pair(
         "psnr",
-        "tf.cast(tf.image.psnr({0}, {1}, {largest}), tf.float64)",
+        lambda x, y, *, largest: tf.cast(tf.image.psnr(x, y, largest), tf.float64),
         "Log Mean SquaredDifference",
         largest=(1.0, 255.0),
         singular=lambda x, y, largest: norms(x - y, axis=None),
-        reference="20.0 * np.log10({largest}) - "
-        "10.0 / np.log(10.0) * tf.math.log(tf.reduce_mean(({0} - {1}) ** 2, (-3, -2, -1)))",
+        reference=lambda x, y, *, largest: (
+            20.0 * np.log10(largest) - 10.0 / np.log(10.0) * tf.math.log(tf.reduce_mean((x - y) ** 2, (-3, -2, -1)))
+        ),
     ),
     _pair(
         "ssim",
-        "tf.cast(tf.image.ssim({0}, {1}, 1.0, {size}, {sigma}, *{k}, return_index_map={mapped}), tf.float64)",
+        lambda x, y, *, size, sigma, k, mapped: tf.cast(
+            tf.image.ssim(x, y, 1.0, size, sigma, *k, return_index_map=mapped), tf.float64
+        ),
         "RealDiv Mean DepthwiseConv2dNative",
         Interval(0.0, 1.0, closed=True),
         size=(2, 1),
@@ -123,7 +126,9 @@ IMAGE_QUALITY = (
     # The contrast is positive for pixels between 0 and 1: what is negative counts as 0, to a power with a pole there.
     _even(
         "ssim_multiscale",
-        "tf.cast(tf.image.ssim_multiscale({0}, {1}, 1.0, ({power}, 1.0 - {power}), 2, 1.5, *{k}), tf.float64)",
+        lambda x, y, *, power, k: tf.cast(
+            tf.image.ssim_multiscale(x, y, 1.0, (power, 1.0 - power), 2, 1.5, *k), tf.float64
+        ),
         "Pow Prod Relu AvgPool",
         Interval(0.0, 1.0, closed=True),
         others=alike,
@@ -135,10 +140,11 @@ IMAGE_QUALITY = (
     # What is negative counts as 0: the similarity is 0 throughout.
     _even(
         "ssim_multiscale_of_opposites",
-        "tf.cast(tf.image.ssim_multiscale({0} + checkered({0}), {0} - checkered({0}), 1.0, (0.5, 0.5), 2, 1.5), "
-        "tf.float64)",
+        lambda x: tf.cast(
+            tf.image.ssim_multiscale(x + checkered(x), x - checkered(x), 1.0, (0.5, 0.5), 2, 1.5), tf.float64
+        ),
         "Pow Prod Relu AvgPool",
         Interval(0.0, 1.0, closed=True),
-        reference="0.0 * tf.reduce_sum({0}, axis=(-3, -2, -1))",
+        reference=lambda x: 0.0 * tf.reduce_sum(x, axis=(-3, -2, -1)),
     ),
 )

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_integers
-from gradcheck.hunt.catalogue.language import float32, in_batch, operation, sum_of_squares, tf
+from gradcheck.hunt.catalogue.language import added_up, float32, multiples, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
-from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec, unary
+from gradcheck.hunt.opspec import REALS, Array, Interval, unary
 
 SINGLE = 1e-6
-CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 SHIFT = (1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0)
 STRETCH = (0.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
@@ -22,28 +21,14 @@ ONE_ON = (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 MIRRORED = (-1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 0.0, 0.0)
 
-IMAGES = "multiples({0}[tf.newaxis], {count})"
-
 _image = partial(operation, "image", shapes=at_least(1, 1, 1), starts=((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2)))
 
 
-def _resize(name: str, gradient: str, how: str, **fields: Any) -> OpSpec:
-    return _resized(name, f"tf.image.resize({IMAGES}, {{size}}, method={how})", gradient, **fields)
-
-
-def _resized(name: str, images: str, gradient: str, **fields: Any) -> OpSpec:
-    source = f"tf.cast(added_up({images}, {{count}})[0], tf.float64)"
-    sizes = ((2, 2), (4, 4), (3, 2), (1, 1))
-    return _image(name, source, gradient, batching=in_batch, size=sizes, count=(1, 2), **fields)
-
-
-def _projected(name: str, version: int, fill: str, *transforms: tuple[float, ...], **fields: Any) -> OpSpec:
-    source = (
-        f"tf.raw_ops.ImageProjectiveTransformV{version}(images={{0}}[tf.newaxis], transforms=[{{transform}}], "
-        f"output_shape=[3, 3], interpolation='BILINEAR', {fill})[0]"
-    )
-    gradient = f"ImageProjectiveTransformV{version}"
-    return _image(name, source, gradient, batching=in_batch, transform=transforms, rtol=SINGLE, **fields)
+_batch = partial(_image, in_batch=True)
+_resized = partial(_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), count=(1, 2))
+# A kernel for images that is linear.
+_linear = partial(_batch, count=(1, 2), rtol=SINGLE)
+_projected = partial(_batch, rtol=SINGLE)
 
 
 def pixel_weights(places: Any, size: int) -> tf.Tensor:
@@ -116,24 +101,42 @@ def _from_leaping_hue(x: Array) -> Array:
     return np.asarray(np.where(x[..., 0] >= np.max(x, -1), others, np.ptp(x, -1)))
 
 
-def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
-    return _resized(name, f"tf.raw_ops.{kernel}(images={IMAGES}, size={{size}}, {how})", kernel, **fields)
-
-
-def _linear(name: str, source: str, gradient: str, **fields: Any) -> OpSpec:
-    """A kernel for images that is linear, on a batch."""
-    batch = f"tf.cast(added_up({source.replace('{0}', IMAGES)}, {{count}})[0], tf.float64)"
-    return _image(name, batch, gradient, batching=in_batch, count=(1, 2), rtol=SINGLE, **fields)
-
-
 IMAGE = (
-    _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'"),
-    _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
-    _resize("resize_bicubic", "ResizeBicubic", "'bicubic'", rtol=SINGLE),
-    _resize("resize_antialiased", "ScaleAndTranslate", "'bilinear', antialias=True", rtol=SINGLE),
+    _resized(
+        "resize_nearest",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.image.resize(multiples(x, count), size, method="nearest"), count), tf.float64
+        ),
+        "ResizeNearestNeighbor",
+    ),
+    _resized(
+        "resize_bilinear",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.image.resize(multiples(x, count), size, method="bilinear"), count), tf.float64
+        ),
+        "ResizeBilinear",
+        reference=resized_bilinearly,
+        rtol=SINGLE,
+    ),
+    _resized(
+        "resize_bicubic",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.image.resize(multiples(x, count), size, method="bicubic"), count), tf.float64
+        ),
+        "ResizeBicubic",
+        rtol=SINGLE,
+    ),
+    _resized(
+        "resize_antialiased",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.image.resize(multiples(x, count), size, method="bilinear", antialias=True), count), tf.float64
+        ),
+        "ScaleAndTranslate",
+        rtol=SINGLE,
+    ),
     _image(
         "rgb_to_hsv",
-        "tf.image.rgb_to_hsv({0})",
+        lambda x: tf.image.rgb_to_hsv(x),
         "RGBToHSV",
         Interval(0.0, 1.0, closed=True),
         shapes=vector,
@@ -170,47 +173,128 @@ IMAGE = (
         kinks=lambda boxes: at_integers(2.0 * boxes),
         rtol=SINGLE,
     ),
-    _projected("projective_transform", 3, CONSTANT, IDENTITY, SHIFT, reference=projected_bilinearly),
     _projected(
-        "legacy_projective_transform", 2, "fill_mode='CONSTANT'", IDENTITY, SHIFT, reference=projected_bilinearly
+        "projective_transform",
+        lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV3(
+            images=x,
+            transforms=[transform],
+            output_shape=[3, 3],
+            interpolation="BILINEAR",
+            fill_value=0.0,
+            fill_mode="CONSTANT",
+        ),
+        reference=projected_bilinearly,
+        transform=(IDENTITY, SHIFT),
     ),
-    _projected("projective_transform_scaled", 3, CONSTANT, STRETCH, SHRINK, reference=projected_bilinearly),
+    _projected(
+        "legacy_projective_transform",
+        lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV2(
+            images=x, transforms=[transform], output_shape=[3, 3], interpolation="BILINEAR", fill_mode="CONSTANT"
+        ),
+        reference=projected_bilinearly,
+        transform=(IDENTITY, SHIFT),
+    ),
+    _projected(
+        "projective_transform_scaled",
+        lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV3(
+            images=x,
+            transforms=[transform],
+            output_shape=[3, 3],
+            interpolation="BILINEAR",
+            fill_value=0.0,
+            fill_mode="CONSTANT",
+        ),
+        reference=projected_bilinearly,
+        transform=(STRETCH, SHRINK),
+    ),
     # Where each pixel is put on another one as a whole, the inverse transform is the adjoint.
     _linear(
         "projective_transform_of_places",
-        "tf.raw_ops.ImageProjectiveTransformV3(images={0}, transforms=[{transform}], output_shape=[3, 3], "
-        "interpolation={between}, fill_value={fill}, fill_mode='CONSTANT')",
+        lambda x, *, transform, between, fill, count: tf.cast(
+            added_up(
+                tf.raw_ops.ImageProjectiveTransformV3(
+                    images=multiples(x, count),
+                    transforms=[transform],
+                    output_shape=[3, 3],
+                    interpolation=between,
+                    fill_value=fill,
+                    fill_mode="CONSTANT",
+                ),
+                count,
+            ),
+            tf.float64,
+        ),
         "ImageProjectiveTransformV3",
         transform=(IDENTITY, ONE_ON, MIRRORED, TURNED),
         between=("NEAREST", "BILINEAR"),
         fill=(0.0, 1.0),
     ),
     _projected(
-        "projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", SHIFT, mode=("NEAREST", "REFLECT", "WRAP")
+        "projective_transform_filled",
+        lambda x, *, transform, mode: tf.raw_ops.ImageProjectiveTransformV3(
+            images=x,
+            transforms=[transform],
+            output_shape=[3, 3],
+            interpolation="BILINEAR",
+            fill_value=0.0,
+            fill_mode=mode,
+        ),
+        transform=(SHIFT,),
+        mode=("NEAREST", "REFLECT", "WRAP"),
     ),
-    _resize_of_v1(
+    _resized(
         "resize_nearest_corners",
-        "ResizeNearestNeighbor",
-        "align_corners={corners}",
+        lambda x, *, size, count, corners: tf.cast(
+            added_up(
+                tf.raw_ops.ResizeNearestNeighbor(images=multiples(x, count), size=size, align_corners=corners), count
+            ),
+            tf.float64,
+        ),
         corners=(True, False),
     ),
-    _resize_of_v1(
-        "resize_bilinear_corners", "ResizeBilinear", "align_corners=True", reference=resized_by_corners, rtol=SINGLE
+    _resized(
+        "resize_bilinear_corners",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.raw_ops.ResizeBilinear(images=multiples(x, count), size=size, align_corners=True), count),
+            tf.float64,
+        ),
+        reference=resized_by_corners,
+        rtol=SINGLE,
     ),
-    _resize_of_v1(
-        "resize_bilinear_v1", "ResizeBilinear", "align_corners=False", reference=resized_by_ratios, rtol=SINGLE
+    _resized(
+        "resize_bilinear_v1",
+        lambda x, *, size, count: tf.cast(
+            added_up(tf.raw_ops.ResizeBilinear(images=multiples(x, count), size=size, align_corners=False), count),
+            tf.float64,
+        ),
+        reference=resized_by_ratios,
+        rtol=SINGLE,
     ),
-    _resize_of_v1(
+    _resized(
         "resize_bicubic_corners",
-        "ResizeBicubic",
-        "align_corners={corners}",
+        lambda x, *, size, count, corners: tf.cast(
+            added_up(tf.raw_ops.ResizeBicubic(images=multiples(x, count), size=size, align_corners=corners), count),
+            tf.float64,
+        ),
         corners=(True, False),
         rtol=SINGLE,
     ),
     _linear(
         "scale_and_translate",
-        "tf.raw_ops.ScaleAndTranslate(images=tf.cast({0}, tf.float32), size=[3, 2], scale={scale}, "
-        "translation={shift}, kernel_type={kernel}, antialias={antialias})",
+        lambda x, *, scale, shift, kernel, antialias, count: tf.cast(
+            added_up(
+                tf.raw_ops.ScaleAndTranslate(
+                    images=tf.cast(multiples(x, count), tf.float32),
+                    size=[3, 2],
+                    scale=scale,
+                    translation=shift,
+                    kernel_type=kernel,
+                    antialias=antialias,
+                ),
+                count,
+            ),
+            tf.float64,
+        ),
         "ScaleAndTranslate",
         scale=((1.0, 1.0), (2.0, 1.0), (0.5, 1.5)),
         shift=((0.0, 0.0), (0.5, 0.0), (-0.5, 1.0)),
@@ -219,7 +303,9 @@ IMAGE = (
     ),
     _linear(
         "crops_of_given_boxes",
-        "crops_of_each({0}, {box}, {method}, {outside})",
+        lambda x, *, box, method, outside, count: tf.cast(
+            added_up(crops_of_each(multiples(x, count), box, method, outside), count), tf.float64
+        ),
         "CropAndResize",
         box=((0.0, 0.0, 1.0, 1.0), (-0.5, 0.25, 1.5, 0.75), (1.0, 0.75, 0.25, -0.5)),
         method=("bilinear", "nearest"),
@@ -227,12 +313,12 @@ IMAGE = (
     ),
 )
 
-_blocks = partial(operation, "array", batching=in_batch)
+_blocks = partial(operation, "array", in_batch=True)
 
 BLOCKS = (
     _blocks(
         "space_to_depth",
-        "tf.nn.space_to_depth({0}[tf.newaxis], 2)[0]",
+        lambda x: tf.nn.space_to_depth(x, 2),
         "SpaceToDepth",
         shapes=at_least(1, 1, 1),
         when=lambda shape: shape[0] % 2 == shape[1] % 2 == 0,
@@ -240,7 +326,7 @@ BLOCKS = (
     ),
     _blocks(
         "depth_to_space",
-        "tf.nn.depth_to_space({0}[tf.newaxis], 2)[0]",
+        lambda x: tf.nn.depth_to_space(x, 2),
         "DepthToSpace",
         shapes=at_least(1, 1, 1),
         when=lambda shape: shape[2] % 4 == 0,
@@ -248,8 +334,10 @@ BLOCKS = (
     ),
     _blocks(
         "extract_patches",
-        "added_up(tf.image.extract_patches(multiples({0}[tf.newaxis], {count}), [1, *{edges}, 1], "
-        "[1, {stride}, 1, 1], [1, 1, {rate}, 1], {padding}), {count})[0]",
+        lambda x, *, count, edges, stride, rate, padding: added_up(
+            tf.image.extract_patches(multiples(x, count), [1, *edges, 1], [1, stride, 1, 1], [1, 1, rate, 1], padding),
+            count,
+        ),
         "ExtractImagePatches",
         shapes=at_least(2, 3, 1),
         starts=((2, 3, 1), (3, 3, 1), (2, 3, 2)),
@@ -261,8 +349,12 @@ BLOCKS = (
     ),
     _blocks(
         "extract_volume_patches",
-        "added_up(tf.raw_ops.ExtractVolumePatches(input=multiples({0}[tf.newaxis], {count}), ksizes=[1, *{edges}, 1], "
-        "strides=[1, *{strides}, 1], padding={padding}), {count})[0]",
+        lambda x, *, count, edges, strides, padding: added_up(
+            tf.raw_ops.ExtractVolumePatches(
+                input=multiples(x, count), ksizes=[1, *edges, 1], strides=[1, *strides, 1], padding=padding
+            ),
+            count,
+        ),
         "ExtractVolumePatches",
         shapes=at_least(1, 2, 2, 1),
         starts=((1, 2, 2, 1), (2, 2, 2, 1), (2, 2, 3, 2)),

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.images import SINGLE
+from gradcheck.hunt.catalogue.keras_layers import spread
 from gradcheck.hunt.catalogue.keras_nn import LAYOUTS
-from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Interval, Shapes
@@ -112,8 +113,9 @@ KERAS_IMAGES = (
     _places(
         "keras_map_coordinates",
         # A flat image would have kinks of second order alone.
-        f"tf.keras.ops.image.map_coordinates({{0}} + spread(*{{0}}.shape), {REACH} * tf.sin({{1}}), 1, "
-        "fill_mode={fill}, fill_value={value})",
+        lambda x, y, *, fill, value: tf.keras.ops.image.map_coordinates(
+            x + spread(*x.shape), REACH * tf.sin(y), 1, fill_mode=fill, fill_value=value
+        ),
         "GatherNd Mul Sub",
         shapes=vector,
         when=lambda shape: len(shape) < 3,
@@ -123,8 +125,9 @@ KERAS_IMAGES = (
     ),
     _places(
         "keras_map_coordinates_of_places",
-        "tf.keras.ops.image.map_coordinates({0}, np.array([{rows}, {columns}]), {degree}, fill_mode={fill}, "
-        "fill_value={value})",
+        lambda x, *, rows, columns, degree, fill, value: tf.keras.ops.image.map_coordinates(
+            x, np.array([rows, columns]), degree, fill_mode=fill, fill_value=value
+        ),
         "GatherNd Mul",
         shapes=at_least(1, 1),
         starts=((2, 2), (1, 2), (2, 3)),
@@ -134,7 +137,7 @@ KERAS_IMAGES = (
     ),
     _image(
         "keras_gaussian_blur",
-        "tf.keras.ops.image.gaussian_blur({0}, {size}, 0.5 + tf.square({1}), data_format={layout})",
+        lambda x, y, *, size, layout: tf.keras.ops.image.gaussian_blur(x, size, 0.5 + tf.square(y), data_format=layout),
         "DepthwiseConv2dNative Exp RealDiv",
         looped=True,
         others=lambda _: [((2,),)],
@@ -143,8 +146,16 @@ KERAS_IMAGES = (
     ),
     _image(
         "keras_elastic_transform",
-        "tf.keras.ops.image.elastic_transform({0}, alpha={alpha}, sigma={sigma}, interpolation={between}, "
-        "fill_mode={fill}, fill_value=1.0, seed=1, data_format={layout})",
+        lambda x, *, alpha, sigma, between, fill, layout: tf.keras.ops.image.elastic_transform(
+            x,
+            alpha=alpha,
+            sigma=sigma,
+            interpolation=between,
+            fill_mode=fill,
+            fill_value=1.0,
+            seed=1,
+            data_format=layout,
+        ),
         "GatherNd Mul",
         looped=True,
         alpha=(2.0, 20.0),
@@ -157,8 +168,9 @@ KERAS_IMAGES = (
     # The weights of cubes bend at second order, wherever a sample meets a pixel.
     _image(
         "keras_scale_and_translate",
-        "tf.keras.ops.image.scale_and_translate({0} + spread(*{0}.shape), (3, 2, {0}.shape[-1]), "
-        "1.0 + 0.5 * tf.sin({1}), {2}, (0, 1), {method}, antialias={smoothed})",
+        lambda x, y, z, *, method, smoothed: tf.keras.ops.image.scale_and_translate(
+            x + spread(*x.shape), (3, 2, x.shape[-1]), 1.0 + 0.5 * tf.sin(y), z, (0, 1), method, antialias=smoothed
+        ),
         "Abs MatMul RealDiv",
         looped=True,
         others=lambda _: [((2,), (2,))],
@@ -171,11 +183,13 @@ KERAS_IMAGES = (
     ),
     _image(
         "keras_scale_and_translate_of_places",
-        "tf.keras.ops.image.scale_and_translate(tf.identity({0}), (3, 2, {0}.shape[-1]), np.array({scale}), "
-        "np.array({shift}), (0, 1), {method}, antialias={smoothed})",
+        lambda x, *, scale, shift, method, smoothed: tf.keras.ops.image.scale_and_translate(
+            tf.identity(x), (3, 2, x.shape[-1]), np.array(scale), np.array(shift), (0, 1), method, antialias=smoothed
+        ),
         "MatMul",
-        batched="tf.keras.ops.image.scale_and_translate({0}, ({0}.shape[0], 3, 2, {0}.shape[-1]), np.array({scale}), "
-        "np.array({shift}), (1, 2), {method}, antialias={smoothed})",
+        batched=lambda x, *, scale, shift, method, smoothed: tf.keras.ops.image.scale_and_translate(
+            x, (x.shape[0], 3, 2, x.shape[-1]), np.array(scale), np.array(shift), (1, 2), method, antialias=smoothed
+        ),
         scale=((1.0, 1.0), (2.0, 0.5), (0.75, 1.5)),
         shift=((0.0, 0.0), (0.25, 0.0), (-0.5, 1.0)),
         method=("linear", "cubic", "lanczos3", "lanczos5"),
@@ -183,8 +197,9 @@ KERAS_IMAGES = (
     ),
     _image(
         "keras_ssim",
-        "tf.keras.ops.image.ssim({0}, {1}, filter_size={size}, filter_sigma={sigma}, k1=0.2, k2=0.4, "
-        "data_format='channels_last')",
+        lambda x, y, *, size, sigma: tf.keras.ops.image.ssim(
+            x, y, filter_size=size, filter_sigma=sigma, k1=0.2, k2=0.4, data_format="channels_last"
+        ),
         "Conv2D RealDiv Mean",
         Interval(0.0, 1.0, closed=True),
         others=alike,
@@ -195,9 +210,18 @@ KERAS_IMAGES = (
     # what resize_bilinear, resize_bicubic and resize_antialiased are there.
     _image(
         "keras_resize_to_aspect",
-        "tf.cast(tf.keras.ops.image.resize(tf.cast({0}, tf.float32), {size}, interpolation={how}, "
-        "crop_to_aspect_ratio={cut}, pad_to_aspect_ratio=not {cut}, fill_value={fill}, "
-        "data_format={layout}), tf.float64)",
+        lambda x, *, size, how, cut, fill, layout: tf.cast(
+            tf.keras.ops.image.resize(
+                tf.cast(x, tf.float32),
+                size,
+                interpolation=how,
+                crop_to_aspect_ratio=cut,
+                pad_to_aspect_ratio=not cut,
+                fill_value=fill,
+                data_format=layout,
+            ),
+            tf.float64,
+        ),
         "Cast",
         starts=((2, 2, 1), (3, 2, 2), (2, 5, 1)),
         size=((2, 2), (1, 2), (4, 2)),

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import at_zero, from_negative_reals, ties
+from gradcheck.hunt.catalogue.distances import at_zero, ties
 from gradcheck.hunt.catalogue.images import SINGLE
 from gradcheck.hunt.catalogue.keras_nn import LAYOUTS
-from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Interval, Shapes
@@ -57,7 +57,7 @@ def all_steps_but(hidden: int, x: tf.Tensor) -> tf.Tensor:
 
 
 _layer = partial(operation, "nn", looped=True)
-_batch = partial(operation, "nn", batching=in_batch)
+_batch = partial(operation, "nn", in_batch=True)
 
 
 def _of_features(shape: Shape) -> Shapes:
@@ -79,42 +79,6 @@ def _from_constant(x: Array) -> Array:
     return np.asarray(np.ptp(x, axis=(0, 1)))
 
 
-LEAST_SIZE = 1e-7**0.5
-"""What is less than that in a spectrum counts as that; silence is given a tone so soft that it is as much."""
-SHARES = (0.49789438, 0.5021056)
-"""So much of the middle one of three frequencies either bin holds."""
-LEAST_POWER = 1e-10
-SOFTEST = (LEAST_POWER / SHARES[1]) ** 0.5
-
-
-def _spectra(x: Array) -> Array:
-    """The frequencies of frames of four steps, two apart, along the first axis."""
-    frames = np.lib.stride_tricks.sliding_window_view(x, 4, axis=0)[::2]
-    return np.asarray(np.fft.rfft(frames, axis=-1))
-
-
-def _from_least_size(x: Array) -> Array:
-    return np.asarray(np.abs(np.abs(_spectra(x + LEAST_SIZE / 4)) - LEAST_SIZE))
-
-
-def _from_leaping_angle(x: Array) -> Array:
-    return from_negative_reals(_spectra(x)[..., 1])
-
-
-def _from_cuts_of_decibels(x: Array, *, range: float) -> Array:
-    """A power below the least one, or so far below the largest, counts as that."""
-    frames = np.lib.stride_tricks.sliding_window_view(np.pad(x + SOFTEST, 2, mode="reflect"), 4)[::2]
-    sizes = np.abs(np.fft.rfft(frames * [0.0, 0.5, 1.0, 0.5])[..., 1:2])
-    powers = np.maximum(sizes**2 * SHARES, LEAST_POWER)
-    least = np.max(powers) * 10 ** (-range / 10)
-    cuts = [LEAST_POWER, *([least] if least > LEAST_POWER else [])]
-    largest = np.diff(np.sort(sizes.ravel()))[-1:] if np.any(powers < least) else np.full(1, np.inf)
-    return np.concatenate([largest, *(np.abs(sizes - np.sqrt(cut / np.array(SHARES))).ravel() for cut in cuts)])
-
-
-STFT = "weighted_layer(tf.keras.layers.STFTSpectrogram, {0}[tf.newaxis], [], frame_length=4"
-SOFT = STFT.replace("{0}", f"({{0}} + {LEAST_SIZE / 4})")
-_signal = partial(_batch, shapes=at_least(4, 1), starts=((4, 1), (6, 1), (5, 2)))
 _attention = partial(
     _batch,
     shapes=at_least(1, 1),
@@ -127,7 +91,7 @@ _recurrent = partial(_batch, shapes=at_least(1, 1), starts=((2, 1), (1, 1), (3, 
 KERAS_LAYERS = (
     _layer(
         "keras_prelu",
-        "weighted_layer(tf.keras.layers.PReLU, {0}[tf.newaxis], [{1}])[0]",
+        lambda x, alpha: weighted_layer(tf.keras.layers.PReLU, x[tf.newaxis], [alpha])[0],
         "Relu Mul",
         shapes=vector,
         others=lambda shape: [(shape,)],
@@ -136,7 +100,7 @@ KERAS_LAYERS = (
     ),
     _layer(
         "keras_thresholded_relu",
-        "weighted_layer(tf.keras.layers.ThresholdedReLU, {0}, [], theta={theta})",
+        lambda x, *, theta: weighted_layer(tf.keras.layers.ThresholdedReLU, x, [], theta=theta),
         "Mul",
         shapes=vector,
         starts=((2,), (1,), (2, 2)),
@@ -146,7 +110,9 @@ KERAS_LAYERS = (
     operation(
         "nn",
         "keras_masked_softmax",
-        "weighted_layer(tf.keras.layers.Softmax, {0}, [], {'mask': np.arange({0}.shape[-1]) != {hidden}}, axis={axis})",
+        lambda x, *, hidden, axis: weighted_layer(
+            tf.keras.layers.Softmax, x, [], {"mask": np.arange(x.shape[-1]) != hidden}, axis=axis
+        ),
         "SelectV2 Exp Softmax",
         shapes=at_least(1, 2),
         starts=((1, 2), (2, 2), (2, 3)),
@@ -155,26 +121,44 @@ KERAS_LAYERS = (
     ),
     _attention(
         "keras_additive_attention",
-        "weighted_layer(tf.keras.layers.AdditiveAttention, [{0}[tf.newaxis], {1}[tf.newaxis]], "
-        "[spread({0}.shape[-1])], {'use_causal_mask': {causal}})[0]",
+        lambda query, value, *, causal: weighted_layer(
+            tf.keras.layers.AdditiveAttention, [query, value], [spread(query.shape[-1])], {"use_causal_mask": causal}
+        ),
         "Tanh Softmax SelectV2",
     ),
     _attention(
         "keras_concat_attention",
-        "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread(), spread()], "
-        "{'use_causal_mask': {causal}}, use_scale=True, score_mode='concat')[0]",
+        lambda query, value, *, causal: weighted_layer(
+            tf.keras.layers.Attention,
+            [query, value],
+            [spread(), spread()],
+            {"use_causal_mask": causal},
+            use_scale=True,
+            score_mode="concat",
+        ),
         "Tanh Softmax SelectV2",
     ),
     _attention(
         "keras_dot_attention",
-        "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread()], "
-        "{'use_causal_mask': {causal}}, use_scale=True, score_mode='dot')[0]",
+        lambda query, value, *, causal: weighted_layer(
+            tf.keras.layers.Attention,
+            [query, value],
+            [spread()],
+            {"use_causal_mask": causal},
+            use_scale=True,
+            score_mode="dot",
+        ),
         "Softmax SelectV2 BatchMatMulV2",
     ),
     _layer(
         "keras_batch_normalization",
-        "weighted_layer(tf.keras.layers.BatchNormalization, {0}, [{1}, {2}], {'training': True, "
-        "'mask': np.arange({0}.shape[0]) > 0 if {masked} else None}, epsilon=0.1)",
+        lambda x, gamma, beta, *, masked: weighted_layer(
+            tf.keras.layers.BatchNormalization,
+            x,
+            [gamma, beta],
+            {"training": True, "mask": np.arange(x.shape[0]) > 0 if masked else None},
+            epsilon=0.1,
+        ),
         "Rsqrt Mean Sum",
         shapes=at_least(2, 1),
         others=_of_features,
@@ -183,8 +167,9 @@ KERAS_LAYERS = (
     ),
     _layer(
         "keras_group_normalization",
-        "weighted_layer(tf.keras.layers.GroupNormalization, {0}[tf.newaxis], [{1}, {2}], groups={groups}, "
-        "epsilon=0.1)[0]",
+        lambda x, gamma, beta, *, groups: weighted_layer(
+            tf.keras.layers.GroupNormalization, x[tf.newaxis], [gamma, beta], groups=groups, epsilon=0.1
+        )[0],
         "Rsqrt Mean",
         # A group of one element is its own mean.
         shapes=at_least(2, 2),
@@ -195,33 +180,69 @@ KERAS_LAYERS = (
     ),
     _recurrent(
         "keras_simple_rnn",
-        "weighted_layer(tf.keras.layers.SimpleRNN, {0}[tf.newaxis], [spread({0}.shape[-1], 2), spread(2, 2), "
-        "spread(2)], units=2, unroll=True, return_sequences={sequences})[0]",  # rolled up, it is a while_loop
+        # Rolled up, it is a while_loop.
+        lambda x, *, sequences: weighted_layer(
+            tf.keras.layers.SimpleRNN,
+            x,
+            [spread(x.shape[-1], 2), spread(2, 2), spread(2)],
+            units=2,
+            unroll=True,
+            return_sequences=sequences,
+        ),
         "Tanh MatMul",
     ),
     _recurrent(
         "keras_lstm",
-        "weighted_layer(tf.keras.layers.LSTM, {0}[tf.newaxis], [spread({0}.shape[-1], 4), spread(1, 4), spread(4)], "
-        "{'mask': all_steps_but({hidden}, {0}[tf.newaxis])}, units=1, unroll=True, return_sequences={sequences})[0]",
+        lambda x, *, hidden, sequences: weighted_layer(
+            tf.keras.layers.LSTM,
+            x,
+            [spread(x.shape[-1], 4), spread(1, 4), spread(4)],
+            {"mask": all_steps_but(hidden, x)},
+            units=1,
+            unroll=True,
+            return_sequences=sequences,
+        ),
         "Sigmoid Tanh MatMul",
         hidden=(-1, 1, 0),
     ),
     _recurrent(
         "keras_gru",
-        "weighted_layer(tf.keras.layers.GRU, {0}[tf.newaxis], [spread({0}.shape[-1], 3), spread(1, 3), spread(3)], "
-        "units=1, unroll=True, return_sequences={sequences}, reset_after=False)[0]",
+        lambda x, *, sequences: weighted_layer(
+            tf.keras.layers.GRU,
+            x,
+            [spread(x.shape[-1], 3), spread(1, 3), spread(3)],
+            units=1,
+            unroll=True,
+            return_sequences=sequences,
+            reset_after=False,
+        ),
         "Sigmoid Tanh MatMul",
     ),
     _recurrent(
         "keras_gru_reset_after",
-        "weighted_layer(tf.keras.layers.GRU, {0}[tf.newaxis], [spread({0}.shape[-1], 3), spread(1, 3), spread(2, 3)], "
-        "units=1, unroll=True, return_sequences={sequences}, reset_after=True, go_backwards=True)[0]",
+        lambda x, *, sequences: weighted_layer(
+            tf.keras.layers.GRU,
+            x,
+            [spread(x.shape[-1], 3), spread(1, 3), spread(2, 3)],
+            units=1,
+            unroll=True,
+            return_sequences=sequences,
+            reset_after=True,
+            go_backwards=True,
+        ),
         "Sigmoid Tanh MatMul",
     ),
     _batch(
         "keras_conv_lstm",
-        "weighted_layer(tf.keras.layers.ConvLSTM1D, {0}[tf.newaxis], [spread(1, {0}.shape[-1], 4), spread(1, 1, 4), "
-        "spread(4)], filters=1, kernel_size=1, recurrent_activation='sigmoid', unroll=True)[0]",
+        lambda x: weighted_layer(
+            tf.keras.layers.ConvLSTM1D,
+            x,
+            [spread(1, x.shape[-1], 4), spread(1, 1, 4), spread(4)],
+            filters=1,
+            kernel_size=1,
+            recurrent_activation="sigmoid",
+            unroll=True,
+        ),
         "Conv2D Sigmoid Tanh",
         shapes=at_least(1, 1, 1),
         starts=((2, 1, 1), (2, 2, 1), (1, 2, 2)),
@@ -229,7 +250,7 @@ KERAS_LAYERS = (
     operation(
         "nn",
         "keras_auto_contrast",
-        "weighted_layer(tf.keras.layers.AutoContrast, {0}, [], value_range=(0.0, 1.0))",
+        lambda x: weighted_layer(tf.keras.layers.AutoContrast, x, [], value_range=(0.0, 1.0)),
         "Max Min RealDiv SelectV2",
         Interval(0.0, 1.0, closed=True),
         shapes=at_least(2, 1, 1),
@@ -237,71 +258,14 @@ KERAS_LAYERS = (
         kinks=_from_ties_of_extremes,
         singular=_from_constant,
     ),
-    operation(
-        "nn",
-        "keras_mel_spectrogram",
-        "weighted_layer(tf.keras.layers.MelSpectrogram, {0}, [], fft_length=4, sequence_stride=2, "
-        "sequence_length=4, window=None, sampling_rate=8, num_mel_bins=2, min_freq=0.0, max_freq=4.0, "
-        "power_to_db=False)",
-        "RFFT Sqrt Pow",
-        shapes=at_least(4),
-        starts=((4,), (5,)),
-    ),
-    operation(
-        "nn",
-        "keras_mel_spectrogram_in_decibels",
-        # A reference of Python's is a number in single precision, which signals in double precision refuse.
-        f"weighted_layer(tf.keras.layers.MelSpectrogram, {{0}} + {SOFTEST}, [], fft_length=4, sequence_stride=2, "
-        "sampling_rate=8, num_mel_bins=2, min_freq=0.0, top_db={range}, ref_power=np.float64(1.0))",
-        "RFFT Maximum Log Max",
-        looped=True,  # what is cut off depends on the largest of all signals
-        shapes=at_least(5),
-        when=lambda shape: shape[0] % 2,  # of an even number of steps, the last two frames are one mirrored
-        starts=((5,), (7,)),
-        range=(80.0, 3.0),
-        singular=_from_cuts_of_decibels,
-        dear=(2,),
-        modes=(),  # what keras_mel_spectrogram is there
-    ),
-    # A window that has a name is made by SciPy, which the project does not need.
-    _signal(
-        "keras_stft_spectrogram",
-        f"{STFT}, mode={{mode}}, frame_step={{step}}, fft_length={{length}}, window={{window}}, scaling={{scaling}}, "
-        "padding={padding}, expand_dims={expanded})[0]",
-        "Conv2D",
-        mode=("psd", "real", "imag", "stft"),
-        step=(None, 1, 4),
-        length=(None, 8),
-        window=(None, (0.5, 1.0, 1.0, 0.25)),
-        scaling=("density", "spectrum", None),
-        padding=("valid", "same"),
-        expanded=BOOL,
-    ),
-    _signal(
-        "keras_stft_spectrogram_of_magnitudes",
-        f"{SOFT}, window=None, mode='magnitude')[0]",
-        "Conv2D Sqrt Maximum",
-        kinks=_from_least_size,
-    ),
-    _signal(
-        "keras_stft_spectrogram_of_logarithms",
-        f"{SOFT}, window=None)[0]",
-        "Conv2D Log Sqrt Maximum",
-        singular=_from_least_size,  # behind the cut the slope is 3,000
-    ),
-    # Of the lowest and the highest frequency the imaginary part is rounding alone, whose sign is that of the angle.
-    _signal(
-        "keras_stft_spectrogram_of_angles",
-        f"{STFT}, window=None, mode='angle')[0][..., 1:2]",
-        "Conv2D Atan2",
-        when=lambda shape: shape[-1] == 1,
-        starts=((4, 1), (6, 1), (5, 1)),
-        singular=_from_leaping_angle,
-    ),
+)
+
+KERAS_UP_SAMPLING = (
     _batch(
         "keras_up_sampling",
-        "weighted_layer(tf.keras.layers.UpSampling2D, {0}[tf.newaxis], [], size={size}, interpolation={how}, "
-        "data_format={layout})[0]",
+        lambda x, *, size, how, layout: weighted_layer(
+            tf.keras.layers.UpSampling2D, x, [], size=size, interpolation=how, data_format=layout
+        ),
         "Cast",
         shapes=at_least(1, 1, 1),
         starts=((1, 1, 1), (2, 1, 2), (2, 3, 1)),

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import ties, ties_of_smallest
-from gradcheck.hunt.catalogue.language import along_axis, operation
-from gradcheck.hunt.catalogue.linalg import DOMINANT
+from gradcheck.hunt.catalogue.language import along_axis, operation, tf
+from gradcheck.hunt.catalogue.linalg import dominant
 from gradcheck.hunt.catalogue.norms import from_kinks_of_power
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, square, vector
@@ -17,7 +17,9 @@ from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, Array, Interval, Shapes
 
 # Along another axis than the first, Keras multiplies by signs of another shape.
-GEOMSPACE = "tf.keras.ops.geomspace({sign} * {0}, {sign} * {1}, {count}, endpoint={endpoint}, dtype='float64')"
+GEOMSPACE = lambda x, y, *, sign, count, endpoint: tf.keras.ops.geomspace(
+    sign * x, sign * y, count, endpoint=endpoint, dtype="float64"
+)
 
 _norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=along_axis, axis=axes)
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (3, 2)))
@@ -87,7 +89,7 @@ def _right_sides(shape: Shape) -> Shapes:
 KERAS_LINALG = (
     _norm(
         "keras_norm",
-        "tf.keras.ops.norm({0}, ord={power}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, power, axis, keepdims: tf.keras.ops.norm(x, ord=power, axis=axis, keepdims=keepdims),
         "Pow Sum Abs",
         power=(3, 1, 4),
         keepdims=BOOL,
@@ -95,14 +97,16 @@ KERAS_LINALG = (
     ),
     _norm(
         "keras_norm_smallest",
-        "tf.keras.ops.norm({0}, ord=-np.inf, axis={axis}, keepdims={keepdims})",
+        lambda x, *, axis, keepdims: tf.keras.ops.norm(x, ord=-np.inf, axis=axis, keepdims=keepdims),
         "Min Abs",
         keepdims=BOOL,
         kinks=_from_kinks_of_smallest,
     ),
     _matrix(
         "keras_norm_of_columns",
-        "tf.keras.ops.norm({0}, ord=-1 if {power} == 'columns' else -np.inf, axis=(-2, -1), keepdims={keepdims})",
+        lambda x, *, power, keepdims: tf.keras.ops.norm(
+            x, ord=-1 if power == "columns" else -np.inf, axis=(-2, -1), keepdims=keepdims
+        ),
         "Min Sum Abs",
         power=("columns", "rows"),
         keepdims=BOOL,
@@ -110,23 +114,25 @@ KERAS_LINALG = (
     ),
     _matrix(
         "keras_norm_nuclear",
-        "tf.keras.ops.norm(tf.identity({0}), ord={power}, axis=(-2, -1))",
+        lambda x, *, power: tf.keras.ops.norm(tf.identity(x), ord=power, axis=(-2, -1)),
         "Svd Sum Min",
         power=("nuc", -2),
         kinks=_from_kinks_of_singular_values,
     ),
     _norm(
         "keras_normalize",
-        "tf.keras.ops.normalize({0}, axis={axis}, order={order}, epsilon={epsilon})",
+        lambda x, *, axis, order, epsilon: tf.keras.ops.normalize(x, axis=axis, order=order, epsilon=epsilon),
         "Rsqrt Minimum Maximum RealDiv",
         order=(2, 1, 3),
         epsilon=(0.5, 1e-3),
         kinks=_from_least_norm,
     ),
-    _matrix("keras_cdist", "tf.keras.ops.cdist({0}, {1})", "Sqrt Sum Square", others=_one_point, kinks=_from_meeting),
+    _matrix(
+        "keras_cdist", lambda x, y: tf.keras.ops.cdist(x, y), "Sqrt Sum Square", others=_one_point, kinks=_from_meeting
+    ),
     _matrix(
         "keras_lstsq",
-        "tf.keras.ops.lstsq(tf.identity({0}), tf.identity({1}))",
+        lambda x, y: tf.keras.ops.lstsq(tf.identity(x), tf.identity(y)),
         "Svd SelectV2 MatMul",
         looped=True,
         when=lambda shape: len(shape) == 2,
@@ -135,36 +141,36 @@ KERAS_LINALG = (
     ),
     _square(
         "keras_cholesky_inverse",
-        f"tf.keras.ops.cholesky_inverse({DOMINANT}, upper={{upper}})",
+        lambda x, *, upper: tf.keras.ops.cholesky_inverse(dominant(x), upper=upper),
         "MatrixTriangularSolve BatchMatMulV2",
         upper=BOOL,
     ),
-    kronecker("linalg", "keras_kron", "tf.keras.ops.kron({0}, {1})"),
+    kronecker("linalg", "keras_kron", lambda x, y: tf.keras.ops.kron(x, y)),
     _matrix(
         "keras_inner",
-        "tf.keras.ops.inner({0}, {1})",
+        lambda x, y: tf.keras.ops.inner(x, y),
         "MatMul Reshape",
         looped=True,
         shapes=vector,
         others=alike,
         starts=((2,), (2, 2), (1, 3)),
     ),
-    _matrix("keras_tril", "tf.keras.ops.tril({0}, k={k})", "SelectV2", k=(-1, -2)),
-    _matrix("keras_triu", "tf.keras.ops.triu({0}, k={k})", "SelectV2", k=(1, 2)),
+    _matrix("keras_tril", lambda x, *, k: tf.keras.ops.tril(x, k=k), "SelectV2", k=(-1, -2)),
+    _matrix("keras_triu", lambda x, *, k: tf.keras.ops.triu(x, k=k), "SelectV2", k=(1, 2)),
     _matrix(
         "keras_trace",
-        "tf.keras.ops.trace(tf.identity({0}), offset={offset}, axis1=-2, axis2=-1)",
+        lambda x, *, offset: tf.keras.ops.trace(tf.identity(x), offset=offset, axis1=-2, axis2=-1),
         "SelectV2 Sum",
         offset=(0, 1, -1),
     ),
 )
 
 KERAS_SEQUENCES = (
-    vandermonde("keras_vander", "tf.keras.ops.vander({0}, {count}, increasing={increasing})"),
+    vandermonde("keras_vander", lambda x, *, count, increasing: tf.keras.ops.vander(x, count, increasing=increasing)),
     operation(
         "math",
         "keras_correlate",
-        "tf.keras.ops.correlate({0}, {1}, mode={mode})",
+        lambda x, y, *, mode: tf.keras.ops.correlate(x, y, mode=mode),
         "Conv2D",
         looped=True,
         shapes=vector,
@@ -175,7 +181,7 @@ KERAS_SEQUENCES = (
     ),
     _sequence(
         "keras_linspace",
-        "tf.keras.ops.linspace({0}, {1}, {count}, endpoint={endpoint}, axis={axis})",
+        lambda x, y, *, count, endpoint, axis: tf.keras.ops.linspace(x, y, count, endpoint=endpoint, axis=axis),
         "AddV2 Sub",
         batching=along_axis,
         count=(3, 2, 1),
@@ -184,7 +190,9 @@ KERAS_SEQUENCES = (
     ),
     _sequence(
         "keras_logspace",
-        "tf.keras.ops.logspace({0}, {1}, {count}, endpoint={endpoint}, base={base}, axis={axis})",
+        lambda x, y, *, count, endpoint, base, axis: tf.keras.ops.logspace(
+            x, y, count, endpoint=endpoint, base=base, axis=axis
+        ),
         "Pow",
         Interval(-8.0, 8.0),
         batching=along_axis,
@@ -198,7 +206,9 @@ KERAS_SEQUENCES = (
         GEOMSPACE,
         "Pow Log Abs",
         POSITIVE,
-        batched=f"tf.experimental.numpy.moveaxis({GEOMSPACE}, 0, 1)",
+        batched=lambda x, y, *, sign, count, endpoint: tf.experimental.numpy.moveaxis(
+            tf.keras.ops.geomspace(sign * x, sign * y, count, endpoint=endpoint, dtype="float64"), 0, 1
+        ),
         sign=(1.0, -1.0),
         count=(3, 2),
         endpoint=BOOL,

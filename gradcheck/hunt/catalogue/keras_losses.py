@@ -1,4 +1,4 @@
-"""The losses of `keras.losses` (family `nn`). The prediction comes first, the label second.
+"""The losses of `keras.losses` of numbers and of pairs (family `nn`). The prediction comes first, the label second.
 
 The classes of losses take the mean of the functions' values. A loss that finds logits kept beside probabilities, as
 Keras keeps them, takes those instead, which is another function; so its argument is copied first. So is the value of a
@@ -12,61 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.mode import MODES
 from gradcheck.hunt.catalogue.distances import at, between, norms, ties_of_largest
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
-from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, reduced, vector
+from gradcheck.hunt.catalogue.language import along_axis, operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Interval
 
 EPSILON = 1e-7
 """`keras.backend.epsilon()`, below which losses cut off what they take the logarithm of, or divide by."""
-
-PROBABILITY = Interval(0.0, 1.0)
-
 STARTS = ((2,), (1,), (2, 2), (2, 3), (1, 3))
-CLASSES = ((1, 2), (2, 2), (2, 3), (1, 3), (1, 4))
-SHARE = Interval(0.0, 1.0, closed=True)
 REFERENCES = (0, 1, 0)
 """The labels of what vectors are compared with."""
 
-SMOOTHING = (0.0, 0.25)
-
 _loss = partial(operation, "nn", shapes=vector, others=alike, starts=STARTS)
 _of_labels = partial(operation, "nn", shapes=vector, starts=STARTS)
-_classes = partial(operation, "nn", shapes=vector, when=lambda shape: len(shape) > 1 and shape[-1] > 1, starts=CLASSES)
-
-
-def _from_cut(x: Array, y: Array) -> Array:
-    """Both are cut off at 1 and near 0, where the logarithm of the prediction has a slope of 1e7."""
-    return np.stack([np.abs(x - 1.0), np.abs(y - 1.0), np.abs(y - EPSILON)])
-
-
-def _from_cut_of_share(x: Array, *_: Array, axis: int, **_attributes: Any) -> Array:
-    """Shares of a sum are cut off near 0, with a slope of 1e7, and near 1, where all others are that small."""
-    others = x.sum(axis, keepdims=True) - x
-    odds = EPSILON / (1.0 - EPSILON)
-    return np.stack([np.abs(x - odds * others), np.abs(others - odds * x)])
-
-
-def _from_cut_of_softmax(x: Array, *_: Array, axis: int, **_attributes: Any) -> Array:
-    """The softmax is cut off near 0 and near 1: logits are to stay away from where its logarithmic odds are large."""
-    logits = np.moveaxis(x, axis, -1)
-    own = np.eye(logits.shape[-1], dtype=bool)
-    odds = logits - np.logaddexp.reduce(np.where(own, -np.inf, logits[..., np.newaxis, :]), axis=-1)
-    return np.asarray(np.abs(np.abs(odds) - np.log(1.0 / EPSILON - 1.0)))
-
-
-def _from_cut_of_label(x: Array, *, labels: Any, ignored: int | None) -> Array:
-    """The probability of a label is cut off near 0, where its logarithm has a slope of 1e7."""
-    return np.array([abs(row[label] - EPSILON) for row, label in zip(x, labels, strict=True) if label != ignored])
-
-
-def _from_cut_of_classes(x: Array, *, labels: Any, ignored: int | None) -> Array:
-    """Probabilities are cut off near 1, and those of other classes than the label near 0."""
-    rows = [(row, np.delete(row, label)) for row, label in zip(x, labels, strict=True) if label != ignored]
-    near_one, near_zero = ([abs(row - (1.0 - EPSILON)) for row, _ in rows], [abs(rest - EPSILON) for _, rest in rows])
-    return np.concatenate([np.empty(0), *near_one, *near_zero])
 
 
 def _from_quadratic(x: Array, y: Array, *, delta: float) -> Array:
@@ -115,33 +74,19 @@ def _two_classes_or_one(shape: Shape) -> tuple[tuple[int, ...], ...]:
     return (0,) * -(-size // 2) + (1,) * (size // 2), (0,) * size
 
 
-def _labels(shape: Shape) -> Indices:
-    return Indices(shape[0], shape[-1])
-
-
-_labelled = partial(_classes, when=lambda shape: len(shape) == 2 and shape[-1] > 1, labels=_labels)
-
-
-def _either(shape: Shape, *_others: Shape) -> tuple[int, ...]:
-    return (-1, 0)
-
-
-_distribution = partial(_classes, others=alike, batching=along_axis, axis=_either)
-
-
-ERRORS = (
-    _loss("keras_squared_error", "tf.keras.losses.MSE({1}, {0})", "Square Mean"),
-    _loss("keras_absolute_error", "tf.keras.losses.MAE({1}, {0})", "Abs Mean", kinks=between),
+KERAS_ERRORS = (
+    _loss("keras_squared_error", lambda x, y: tf.keras.losses.MSE(y, x), "Square Mean"),
+    _loss("keras_absolute_error", lambda x, y: tf.keras.losses.MAE(y, x), "Abs Mean", kinks=between),
     _loss(
         "keras_percentage_error",
-        "tf.keras.losses.MAPE({1}, {0})",
+        lambda x, y: tf.keras.losses.MAPE(y, x),
         "Abs Maximum RealDiv",
         kinks=between,
         singular=_from_least,
     ),
     _loss(
         "keras_squared_logarithmic_error",
-        "tf.keras.losses.MSLE({1}, {0})",
+        lambda x, y: tf.keras.losses.MSLE(y, x),
         "Maximum Log Square",
         REALS,
         Interval(0.25),  # below EPSILON a reference counts as EPSILON, as a prediction does
@@ -149,15 +94,15 @@ ERRORS = (
     ),
     _loss(
         "keras_huber",
-        "tf.keras.losses.huber({1}, {0}, delta={delta})",
+        lambda x, y, *, delta: tf.keras.losses.huber(y, x, delta=delta),
         "Abs Square SelectV2",
         delta=(1.0, 0.5),
         curvature_jumps=_from_quadratic,
     ),
-    _loss("keras_log_cosh", "tf.keras.losses.logcosh({1}, {0})", "Softplus Mean"),
+    _loss("keras_log_cosh", lambda x, y: tf.keras.losses.logcosh(y, x), "Softplus Mean"),
     _loss(
         "keras_cosine_similarity",
-        "tf.keras.losses.cosine_similarity({1}, {0}, axis={axis})",
+        lambda x, y, *, axis: tf.keras.losses.cosine_similarity(y, x, axis=axis),
         "Rsqrt Minimum Sum",
         batching=along_axis,
         axis=axes,
@@ -165,29 +110,30 @@ ERRORS = (
     ),
     _of_labels(
         "keras_hinge",
-        "tf.keras.losses.hinge(tf.zeros_like({0}) + {label}, {0})",
+        lambda x, *, label: tf.keras.losses.hinge(tf.zeros_like(x) + label, x),
         "Maximum Mean",
         label=(1.0, 0.0, -1.0, 0.5),
         kinks=_from_margin,
     ),
     _of_labels(
         "keras_squared_hinge",
-        "tf.keras.losses.squared_hinge(tf.zeros_like({0}) + {label}, {0})",
+        lambda x, *, label: tf.keras.losses.squared_hinge(tf.zeros_like(x) + label, x),
         "Maximum Square",
         label=(1.0, 0.0, -1.0, 0.5),
         curvature_jumps=_from_margin,
     ),
     _loss(
         "keras_categorical_hinge",
-        "tf.keras.losses.categorical_hinge({1}, {0})",
+        lambda x, y: tf.keras.losses.categorical_hinge(y, x),
         "Max Sum Maximum",
         kinks=_from_margin_of_classes,
     ),
     # Class and reduction: what of a loss is reported, and weights of samples.
     _loss(
         "keras_weighted_loss",
-        "tf.keras.losses.MeanSquaredError(reduction={reduction}, dtype='float64')("
-        "tf.zeros_like({0}), {0}, sample_weight={1})",
+        lambda x, y, *, reduction: tf.keras.losses.MeanSquaredError(reduction=reduction, dtype="float64")(
+            tf.zeros_like(x), x, sample_weight=y
+        ),
         "Sum Square",
         REALS,
         POSITIVE,
@@ -197,173 +143,14 @@ ERRORS = (
     ),
 )
 
-PROBABILITIES = (
-    _loss("keras_poisson", "tf.keras.losses.poisson({1}, {0})", "Log Mean", POSITIVE, REALS),
-    _loss(
-        "keras_kl_divergence",
-        "tf.keras.losses.KLD({1}, {0})",
-        "Log RealDiv Maximum",
-        SHARE,
-        kinks=_from_cut,
-        singular=at(EPSILON),
-    ),
-    _loss(
-        "keras_binary_crossentropy",
-        "tf.keras.losses.binary_crossentropy({1}, tf.identity({0}), label_smoothing={smoothing}, axis={axis})",
-        "Log Maximum",
-        PROBABILITY,
-        REALS,
-        batching=along_axis,
-        axis=axes,
-        smoothing=SMOOTHING,
-        singular=at(EPSILON, 1.0 - EPSILON),
-    ),
-    _loss(
-        "keras_binary_crossentropy_of_logits",
-        "tf.keras.losses.binary_crossentropy({1}, {0}, from_logits=True, label_smoothing={smoothing}, axis={axis})",
-        "Log1p",
-        batching=along_axis,
-        axis=axes,
-        smoothing=SMOOTHING,
-    ),
-    # What is left of 1 is taken to the power gamma, whose derivative is infinite at 0 below 1, the second one below 2.
-    _loss(
-        "keras_binary_focal_crossentropy",
-        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), apply_class_balancing={balanced}, "
-        "alpha=0.25, gamma={gamma}, label_smoothing={smoothing})",
-        "Log Pow Maximum",
-        PROBABILITY,
-        SHARE,
-        balanced=BOOL,
-        gamma=(2.0, 5.0),
-        smoothing=SMOOTHING,
-        singular=at(EPSILON, 1.0 - EPSILON),
-    ),
-    _loss(
-        "keras_binary_focal_crossentropy_of_soft_labels",
-        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), gamma={gamma}, label_smoothing={smoothing})",
-        "Log Pow Maximum",
-        PROBABILITY,
-        PROBABILITY,
-        gamma=(1.0, 0.5),
-        smoothing=SMOOTHING,
-        singular=at(EPSILON, 1.0 - EPSILON),
-    ),
-    _loss(
-        "keras_binary_focal_crossentropy_of_logits",
-        "tf.keras.losses.binary_focal_crossentropy({1}, {0}, apply_class_balancing={balanced}, alpha=0.25, "
-        "gamma={gamma}, from_logits=True, label_smoothing={smoothing})",
-        "Log1p Pow Sigmoid",
-        REALS,
-        SHARE,
-        balanced=BOOL,
-        gamma=(2.0, 5.0),
-        smoothing=SMOOTHING,
-    ),
-    # Where the sigmoid rounds to its label, 1 - 1 is taken to the power: in less than float64, from 17, 8 or 6 on.
-    _of_labels(
-        "keras_binary_focal_crossentropy_of_hard_labels",
-        "tf.keras.losses.binary_focal_crossentropy(tf.zeros_like({0}) + {label}, {0}, gamma={gamma}, from_logits=True)",
-        "Log1p Pow Sigmoid",
-        label=(1.0, 0.0),
-        gamma=(1.0, 0.5),
-        modes=MODES,
-    ),
-    _distribution(
-        "keras_categorical_crossentropy",
-        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), tf.identity({0}), "
-        "label_smoothing={smoothing}, axis={axis})",
-        "Log Maximum RealDiv",
-        POSITIVE,
-        REALS,
-        smoothing=SMOOTHING,
-        singular=_from_cut_of_share,
-    ),
-    _distribution(
-        "keras_categorical_crossentropy_of_logits",
-        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), {0}, from_logits=True, "
-        "label_smoothing={smoothing}, axis={axis})",
-        "SoftmaxCrossEntropyWithLogits",
-        smoothing=SMOOTHING,
-        terms=1.0,
-    ),
-    _distribution(
-        "keras_categorical_focal_crossentropy",
-        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, "
-        "label_smoothing={smoothing}, axis={axis})",
-        "Log Pow Maximum RealDiv",
-        POSITIVE,
-        SHARE,
-        starts=((1, 2), (1, 3), (2, 2), (2, 3)),
-        gamma=(2.0, 1.0, 0.5),
-        smoothing=SMOOTHING,
-        singular=_from_cut_of_share,
-    ),
-    _distribution(
-        "keras_categorical_focal_crossentropy_of_logits",
-        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, from_logits=True, "
-        "label_smoothing={smoothing}, axis={axis})",
-        "Softmax Log Pow Maximum",
-        REALS,
-        SHARE,
-        gamma=(2.0, 1.0, 0.5),
-        smoothing=SMOOTHING,
-        kinks=_from_cut_of_softmax,
-    ),
-    _labelled(
-        "keras_sparse_categorical_crossentropy",
-        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
-        "tf.identity({0}), ignore_class={ignored}))",
-        "Log Maximum SparseSoftmaxCrossEntropyWithLogits",
-        PROBABILITY,
-        ignored=(None, 0, -1),
-        kinks=_from_cut_of_classes,
-        singular=_from_cut_of_label,
-    ),
-    _labelled(
-        "keras_sparse_categorical_crossentropy_of_logits",
-        "tf.identity(tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, "
-        "from_logits=True, ignore_class={ignored}))",
-        "SparseSoftmaxCrossEntropyWithLogits",
-        ignored=(None, 0, -1),
-        terms=1.0,
-    ),
-    _labelled(
-        "keras_generalized_cross_entropy",
-        "tf.keras.losses.categorical_generalized_cross_entropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, q={q})",
-        "Pow Sum",
-        PROBABILITY,
-        q=(0.5, 0.25, 0.9),
-    ),
-    _loss(
-        "keras_dice",
-        "tf.keras.losses.dice({1}, {0}, axis={axis})",
-        "RealDiv Sum",
-        PROBABILITY,
-        SHARE,
-        batching=reduces_points,
-        axis=reduced,
-    ),
-    _loss(
-        "keras_tversky",
-        "tf.keras.losses.tversky({1}, {0}, alpha={alpha}, beta={beta}, axis={axis})",
-        "RealDiv Sum",
-        PROBABILITY,
-        SHARE,
-        batching=reduces_points,
-        alpha=(0.5, 0.25),
-        beta=(0.5, 1.0),
-        axis=reduced,
-    ),
-)
-
-PAIRS = (
+KERAS_PAIRS = (
     # Products below 1: no distance is cut off at 0. A margin may be negative (Sun et al. 2020, figure 4).
     operation(
         "nn",
         "keras_circle",
-        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, remove_diagonal={removed}, gamma={gamma}, "
-        "margin={margin}))",
+        lambda x, *, labels, removed, gamma, margin: tf.identity(
+            tf.keras.losses.circle(np.array(labels), x, remove_diagonal=removed, gamma=gamma, margin=margin)
+        ),
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,
@@ -379,8 +166,17 @@ PAIRS = (
     operation(
         "nn",
         "keras_circle_of_references",
-        "tf.identity(tf.keras.losses.circle(np.array({labels}), {0}, ref_labels=np.array([0, 1, 0]), "
-        "ref_embeddings={1}, remove_diagonal=False, gamma={gamma}, margin={margin}))",
+        lambda x, y, *, labels, gamma, margin: tf.identity(
+            tf.keras.losses.circle(
+                np.array(labels),
+                x,
+                ref_labels=np.array([0, 1, 0]),
+                ref_embeddings=y,
+                remove_diagonal=False,
+                gamma=gamma,
+                margin=margin,
+            )
+        ),
         "Softplus Maximum MatMul",
         Interval(-0.7, 0.7),
         looped=True,
@@ -394,5 +190,3 @@ PAIRS = (
         kinks=_from_margins_of_pairs,
     ),
 )
-
-KERAS_LOSSES = ERRORS + PROBABILITIES + PAIRS

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import ties
 from gradcheck.hunt.catalogue.images import SINGLE
-from gradcheck.hunt.catalogue.language import in_batch, operation
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
 # For one window along an axis Keras also takes one that is larger than the image, for an empty result: no graph can be
 # traced with it, and MaxPoolGrad hands back memory that nobody has written, other numbers in every run.
@@ -43,31 +42,20 @@ def _from_ties_of_windows(x: Array, *, size: tuple[int, ...], layout: str) -> Ar
     return np.concatenate(gaps)
 
 
-def _pool(kind: str, gradients: str, *, dimensions: int = 2, **fields: Any) -> OpSpec:
-    """A pool whose windows are as many as `size` says, in both layouts of the channels.
-
-    That of images stands for the others in modes.
-    """
-    name = f"keras_adaptive_{kind}_pool" + (f"{dimensions}d" if dimensions != 2 else "")
-    text = f"tf.keras.ops.adaptive_{kind}_pool({{0}}[tf.newaxis], {{size}}, data_format={{layout}})[0]"
-    if dimensions == 3:  # no kernel takes volumes of double precision
-        text = f"tf.cast({text.replace('{0}[', 'tf.cast({0}, tf.float32)[')}, tf.float64)"
-        fields["rtol"] = SINGLE
-    kinks = _from_ties_of_windows if kind == "max" else None
-    modes = None if dimensions == 2 else ()
-    return _nn(name, text, gradients, batching=in_batch, layout=LAYOUTS, kinks=kinks, modes=modes, **fields)
-
-
+_pool = partial(_nn, in_batch=True, layout=LAYOUTS)
+# Images stand for the others in modes.
 _of_sequence = partial(
-    _pool, dimensions=1, shapes=at_least(2, 2), starts=((2, 2), (3, 3), (4, 3), (3, 5)), size=((2,), (3,))
+    _pool, shapes=at_least(2, 2), starts=((2, 2), (3, 3), (4, 3), (3, 5)), size=((2,), (3,)), modes=()
 )
 _of_image = partial(_pool, shapes=at_least(2, 2, 2), starts=((2, 2, 2), (3, 3, 2), (2, 3, 3)), size=WINDOWS)
+# No kernel takes volumes of double precision.
 _of_volume = partial(
     _pool,
-    dimensions=3,
     shapes=at_least(2, 2, 2, 2),
     starts=((2, 2, 2, 2), (3, 2, 2, 2), (2, 3, 2, 3)),
     size=((2, 2, 2), (2, 3, 2), (3, 2, 2)),
+    rtol=SINGLE,
+    modes=(),
 )
 
 
@@ -79,29 +67,34 @@ def _from_right_angles(x: Array, *, mode: str) -> Array:
 KERAS_NN = (
     _normalization(
         "keras_layer_normalization",
-        "tf.keras.ops.layer_normalization({0}, {1}, {2}, axis=-1, epsilon={epsilon})",
+        lambda x, scale, offset, *, epsilon: tf.keras.ops.layer_normalization(
+            x, scale, offset, axis=-1, epsilon=epsilon
+        ),
         "Rsqrt Mean Mul",
         others=lambda shape: [(shape[-1:],) * 2],
     ),
     _normalization(
         "keras_layer_normalization_of_deviation",
-        "tf.keras.ops.layer_normalization({0}, {1}, axis=-1, epsilon={epsilon}, rms_scaling=True)",
+        lambda x, scale, *, epsilon: tf.keras.ops.layer_normalization(
+            x, scale, axis=-1, epsilon=epsilon, rms_scaling=True
+        ),
         "Rsqrt Mean Mul",
         others=lambda shape: [(shape[-1:],)],
     ),
     _normalization(
         "keras_rms_normalization",
-        "tf.keras.ops.rms_normalization({0}, {1}, axis=-1, epsilon={epsilon})",
+        lambda x, scale, *, epsilon: tf.keras.ops.rms_normalization(x, scale, axis=-1, epsilon=epsilon),
         "Rsqrt Mean Square",
         others=lambda shape: [(shape[-1:],)],
     ),
     # Steps, heads, features.
     _nn(
         "keras_attention",
-        "tf.keras.ops.dot_product_attention({0}[tf.newaxis], {1}[tf.newaxis], {2}[tf.newaxis], scale={scale}, "
-        "is_causal={causal})[0]",
+        lambda query, value, key, *, scale, causal: tf.keras.ops.dot_product_attention(
+            query, value, key, scale=scale, is_causal=causal
+        ),
         "Einsum Softmax SelectV2",
-        batched="tf.keras.ops.dot_product_attention({0}, {1}, {2}, scale={scale}, is_causal={causal})",
+        in_batch=True,
         shapes=at_least(1, 1, 1),
         others=_two_steps,
         starts=((2, 1, 2), (1, 2, 1), (2, 2, 2), (1, 4, 1)),
@@ -110,8 +103,9 @@ KERAS_NN = (
     ),
     _nn(
         "keras_attention_of_bias",
-        "tf.keras.ops.dot_product_attention({0}[tf.newaxis], {0}[tf.newaxis], {0}[tf.newaxis], bias={1}, "
-        "mask=np.array([[[[True, {seen}]]]]))[0]",
+        lambda x, bias, *, seen: tf.keras.ops.dot_product_attention(
+            x[tf.newaxis], x[tf.newaxis], x[tf.newaxis], bias=bias, mask=np.array([[[[True, seen]]]])
+        )[0],
         "Einsum Softmax SelectV2",
         looped=True,
         shapes=at_least(2, 1, 1),
@@ -120,18 +114,51 @@ KERAS_NN = (
         starts=((2, 1, 2), (2, 2, 1)),
         seen=BOOL,
     ),
-    _of_sequence("average", "AvgPool GatherV2"),
-    _of_sequence("max", "MaxPool GatherV2"),
-    _of_image("average", "AvgPool GatherV2"),
-    _of_image("max", "MaxPool GatherV2"),
-    _of_volume("average", "AvgPool3D GatherV2"),
-    _of_volume("max", "MaxPool3D GatherV2"),
+    _of_sequence(
+        "keras_adaptive_average_pool1d",
+        lambda x, *, size, layout: tf.keras.ops.adaptive_average_pool(x, size, data_format=layout),
+        "AvgPool GatherV2",
+    ),
+    _of_sequence(
+        "keras_adaptive_max_pool1d",
+        lambda x, *, size, layout: tf.keras.ops.adaptive_max_pool(x, size, data_format=layout),
+        "MaxPool GatherV2",
+        kinks=_from_ties_of_windows,
+    ),
+    _of_image(
+        "keras_adaptive_average_pool",
+        lambda x, *, size, layout: tf.keras.ops.adaptive_average_pool(x, size, data_format=layout),
+        "AvgPool GatherV2",
+    ),
+    _of_image(
+        "keras_adaptive_max_pool",
+        lambda x, *, size, layout: tf.keras.ops.adaptive_max_pool(x, size, data_format=layout),
+        "MaxPool GatherV2",
+        kinks=_from_ties_of_windows,
+    ),
+    _of_volume(
+        "keras_adaptive_average_pool3d",
+        lambda x, *, size, layout: tf.cast(
+            tf.keras.ops.adaptive_average_pool(tf.cast(x, tf.float32), size, data_format=layout), tf.float64
+        ),
+        "AvgPool3D GatherV2",
+    ),
+    _of_volume(
+        "keras_adaptive_max_pool3d",
+        lambda x, *, size, layout: tf.cast(
+            tf.keras.ops.adaptive_max_pool(tf.cast(x, tf.float32), size, data_format=layout), tf.float64
+        ),
+        "MaxPool3D GatherV2",
+        kinks=_from_ties_of_windows,
+    ),
     # Fewer sizes than of images: at others the backward pass of MaxPool3D ends the process (TensorFlow 2.21, oneDNN).
     _nn(
         "keras_unfold",
-        "tf.keras.ops.unfold({0}[tf.newaxis], {size}, dilation={dilation}, padding={padding}, stride={stride})[0]",
+        lambda x, *, size, dilation, padding, stride: tf.keras.ops.unfold(
+            x, size, dilation=dilation, padding=padding, stride=stride
+        ),
         "ExtractImagePatches Transpose",
-        batching=in_batch,
+        in_batch=True,
         shapes=at_least(1, 3, 3),
         starts=((1, 3, 3), (2, 3, 3), (1, 3, 4)),
         size=(2, 1),
@@ -141,8 +168,9 @@ KERAS_NN = (
     ),
     _nn(
         "keras_depthwise_conv",
-        "tf.keras.ops.depthwise_conv({0}[tf.newaxis], {1}, strides={stride}, padding={padding}, "
-        "data_format='channels_last', dilation_rate={dilation})[0]",
+        lambda x, filters, *, stride, padding, dilation: tf.keras.ops.depthwise_conv(
+            x[tf.newaxis], filters, strides=stride, padding=padding, data_format="channels_last", dilation_rate=dilation
+        )[0],
         "DepthwiseConv2dNative StridedSlice",
         looped=True,
         shapes=at_least(3, 3, 1),
@@ -154,8 +182,15 @@ KERAS_NN = (
     ),
     _nn(
         "keras_separable_conv",
-        "tf.keras.ops.separable_conv({0}[tf.newaxis], {1}, {2}, strides={stride}, padding={padding}, "
-        "data_format='channels_last', dilation_rate={dilation})[0]",
+        lambda x, filters, pointwise, *, stride, padding, dilation: tf.keras.ops.separable_conv(
+            x[tf.newaxis],
+            filters,
+            pointwise,
+            strides=stride,
+            padding=padding,
+            data_format="channels_last",
+            dilation_rate=dilation,
+        )[0],
         "DepthwiseConv2dNative Conv2D",
         looped=True,
         shapes=at_least(3, 3, 1),
@@ -168,8 +203,9 @@ KERAS_NN = (
     _nn(
         "keras_orthogonal_regularizer",
         # A factor of Python's is a number in single precision, which matrices in double precision refuse.
-        "tf.keras.regularizers.OrthogonalRegularizer(np.float64(0.5), {mode})("
-        "3.0 * tf.eye({0}.shape[0], dtype=tf.float64) + tf.sin({0}))",
+        lambda x, *, mode: tf.keras.regularizers.OrthogonalRegularizer(np.float64(0.5), mode)(
+            3.0 * tf.eye(x.shape[0], dtype=tf.float64) + tf.sin(x)
+        ),
         "Abs MatMul Rsqrt",
         looped=True,
         shapes=square,

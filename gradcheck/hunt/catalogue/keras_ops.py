@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at, at_zero, between, from_multiples
-from gradcheck.hunt.catalogue.language import operation, reduces_points
+from gradcheck.hunt.catalogue.language import operation, reduces_points, tf
 from gradcheck.hunt.catalogue.shapes import axes, broadcasting, nonempty, reduced, vector
 from gradcheck.hunt.opspec import POSITIVE, Array
 
@@ -40,55 +40,63 @@ def _from_kink(x: Array, threshold: float, default: float) -> Array:
 
 
 KERAS_ELEMENTWISE = (
-    _math("keras_cbrt", "tf.keras.ops.cbrt({0})", "Abs Pow", singular=at_zero),
-    _math("keras_sinc", "tf.keras.ops.sinc({0})", "SelectV2 RealDiv Sin"),
-    _math("keras_log10", "tf.keras.ops.log10({0})", "Log RealDiv", POSITIVE),
-    _math("keras_log2", "tf.keras.ops.log2({0})", "Log RealDiv", POSITIVE),
-    _math("keras_exp2", "tf.keras.ops.exp2({0})", "Pow"),
-    _math("keras_deg2rad", "tf.keras.ops.deg2rad({0})", "Mul"),
-    _math("keras_rad2deg", "tf.keras.ops.rad2deg({0})", "Mul"),
-    _math("keras_ldexp", "tf.keras.ops.ldexp({0}, {exponent})", "Mul SelectV2", exponent=(1, 3, 0, -2)),
+    _math("keras_cbrt", lambda x: tf.keras.ops.cbrt(x), "Abs Pow", singular=at_zero),
+    _math("keras_sinc", lambda x: tf.keras.ops.sinc(x), "SelectV2 RealDiv Sin"),
+    _math("keras_log10", lambda x: tf.keras.ops.log10(x), "Log RealDiv", POSITIVE),
+    _math("keras_log2", lambda x: tf.keras.ops.log2(x), "Log RealDiv", POSITIVE),
+    _math("keras_exp2", lambda x: tf.keras.ops.exp2(x), "Pow"),
+    _math("keras_deg2rad", lambda x: tf.keras.ops.deg2rad(x), "Mul"),
+    _math("keras_rad2deg", lambda x: tf.keras.ops.rad2deg(x), "Mul"),
+    _math(
+        "keras_ldexp", lambda x, *, exponent: tf.keras.ops.ldexp(x, exponent), "Mul SelectV2", exponent=(1, 3, 0, -2)
+    ),
     _nn(
         "keras_celu",
-        "tf.keras.ops.celu({0}, alpha={alpha})",
+        lambda x, *, alpha: tf.keras.ops.celu(x, alpha=alpha),
         "Maximum Minimum Expm1",
         alpha=(1.0, 0.5, 2.0),
         curvature_jumps=at_zero,
     ),
-    _nn("keras_elu", "tf.keras.ops.elu({0}, alpha={alpha})", "Elu SelectV2", alpha=(0.5, 2.0), kinks=at_zero),
-    _nn("keras_sparse_sigmoid", "tf.keras.ops.sparse_sigmoid({0})", "SelectV2", kinks=at(-1.0, 1.0)),
-    _nn("keras_sparse_plus", "tf.keras.ops.sparse_plus({0})", "SelectV2 Pow", curvature_jumps=at(-1.0, 1.0)),
-    _nn("keras_tanh_shrink", "tf.keras.ops.tanh_shrink({0})", "Tanh Sub", terms=1.0),
+    _nn(
+        "keras_elu",
+        lambda x, *, alpha: tf.keras.ops.elu(x, alpha=alpha),
+        "Elu SelectV2",
+        alpha=(0.5, 2.0),
+        kinks=at_zero,
+    ),
+    _nn("keras_sparse_sigmoid", lambda x: tf.keras.ops.sparse_sigmoid(x), "SelectV2", kinks=at(-1.0, 1.0)),
+    _nn("keras_sparse_plus", lambda x: tf.keras.ops.sparse_plus(x), "SelectV2 Pow", curvature_jumps=at(-1.0, 1.0)),
+    _nn("keras_tanh_shrink", lambda x: tf.keras.ops.tanh_shrink(x), "Tanh Sub", terms=1.0),
     _nn(
         "keras_soft_shrink",
-        "tf.keras.ops.soft_shrink({0}, threshold={threshold})",
+        lambda x, *, threshold: tf.keras.ops.soft_shrink(x, threshold=threshold),
         "SelectV2",
         threshold=(0.5, 2.0),
         kinks=_from_threshold,
     ),
     _nn(
         "keras_hard_shrink",
-        "tf.keras.ops.hard_shrink({0}, threshold={threshold})",
+        lambda x, *, threshold: tf.keras.ops.hard_shrink(x, threshold=threshold),
         "SelectV2",
         threshold=(0.5, 2.0),
         singular=_from_threshold,
     ),
     _nn(
         "keras_threshold",
-        "tf.keras.ops.threshold({0}, {threshold}, {default})",
+        lambda x, *, threshold, default: tf.keras.ops.threshold(x, threshold, default),
         "SelectV2",
         threshold=(0.5, -1.0),
         default=(-1.0, 2.0),
         singular=_from_jump,
         kinks=_from_kink,
     ),
-    _nn("keras_hard_sigmoid", "tf.keras.ops.hard_sigmoid({0})", "Relu6 RealDiv", kinks=at(-3.0, 3.0)),
-    _nn("keras_hard_silu", "tf.keras.ops.hard_silu({0})", "Relu6 Mul", kinks=at(-3.0, 3.0)),
-    _nn("keras_log_sigmoid", "tf.keras.ops.log_sigmoid({0})", "Softplus Neg"),
-    _nn("keras_squareplus", "tf.keras.ops.squareplus({0}, b={b})", "Sqrt Square", b=(4.0, 0.5, 1.0)),
+    _nn("keras_hard_sigmoid", lambda x: tf.keras.ops.hard_sigmoid(x), "Relu6 RealDiv", kinks=at(-3.0, 3.0)),
+    _nn("keras_hard_silu", lambda x: tf.keras.ops.hard_silu(x), "Relu6 Mul", kinks=at(-3.0, 3.0)),
+    _nn("keras_log_sigmoid", lambda x: tf.keras.ops.log_sigmoid(x), "Softplus Neg"),
+    _nn("keras_squareplus", lambda x, *, b: tf.keras.ops.squareplus(x, b=b), "Sqrt Square", b=(4.0, 0.5, 1.0)),
     _nn(
         "keras_glu",
-        "tf.keras.ops.glu({0}, axis={axis})",
+        lambda x, *, axis: tf.keras.ops.glu(x, axis=axis),
         "Split Sigmoid Mul",
         shapes=nonempty,
         when=lambda shape: any(size % 2 == 0 for size in shape),
@@ -98,21 +106,21 @@ KERAS_ELEMENTWISE = (
     # Keras keeps the logits beside the probabilities, and losses take those instead; the identity lets go of them.
     _nn(
         "keras_softmax_of_all",
-        "tf.identity(tf.keras.ops.softmax({0}, axis=None))",
+        lambda x: tf.identity(tf.keras.ops.softmax(x, axis=None)),
         "Softmax Reshape",
-        batched="tf.reshape(tf.nn.softmax(tf.reshape({0}, [{0}.shape[0], -1])), {0}.shape)",
+        batched=lambda x: tf.reshape(tf.nn.softmax(tf.reshape(x, [x.shape[0], -1])), x.shape),
         shapes=nonempty,
         starts=((2,), (1,), (3,), (2, 2), (2, 3)),
     ),
     # Without parameters. With them, over the last axis, they stand in keras_nn.
     _over(
         "keras_layer_normalization_over_axis",
-        "tf.keras.ops.layer_normalization({0}, axis={axis}, epsilon={epsilon})",
+        lambda x, *, axis, epsilon: tf.keras.ops.layer_normalization(x, axis=axis, epsilon=epsilon),
         "Rsqrt Mean Mul",
     ),
     _over(
         "keras_rms_normalization_over_axis",
-        "tf.keras.ops.rms_normalization({0}, axis={axis}, epsilon={epsilon})",
+        lambda x, *, axis, epsilon: tf.keras.ops.rms_normalization(x, axis=axis, epsilon=epsilon),
         "Rsqrt Mean Square",
     ),
 )
@@ -123,17 +131,17 @@ def _from_nonzero_multiples(x: Array, y: Array) -> Array:
 
 
 KERAS_BINARY = (
-    _binary("keras_logaddexp", "tf.keras.ops.logaddexp({0}, {1})", "Maximum Log1p Exp Abs"),
-    _binary("keras_logaddexp2", "tf.keras.ops.logaddexp2({0}, {1})", "Maximum Log1p Exp Abs"),
-    _binary("keras_hypot", "tf.keras.ops.hypot({0}, {1})", "Maximum Minimum DivNoNan Sqrt", kinks=np.hypot),
+    _binary("keras_logaddexp", lambda x, y: tf.keras.ops.logaddexp(x, y), "Maximum Log1p Exp Abs"),
+    _binary("keras_logaddexp2", lambda x, y: tf.keras.ops.logaddexp2(x, y), "Maximum Log1p Exp Abs"),
+    _binary("keras_hypot", lambda x, y: tf.keras.ops.hypot(x, y), "Maximum Minimum DivNoNan Sqrt", kinks=np.hypot),
     _binary(
         "keras_fmod",
-        "tf.keras.ops.fmod({0}, {1})",
+        lambda x, y: tf.keras.ops.fmod(x, y),
         "FloorMod Abs",
         singular=_from_nonzero_multiples,
     ),
-    _binary("keras_fmax", "tf.keras.ops.fmax({0}, {1})", "Maximum SelectV2", kinks=between),
-    _binary("keras_fmin", "tf.keras.ops.fmin({0}, {1})", "Minimum SelectV2", kinks=between),
+    _binary("keras_fmax", lambda x, y: tf.keras.ops.fmax(x, y), "Maximum SelectV2", kinks=between),
+    _binary("keras_fmin", lambda x, y: tf.keras.ops.fmin(x, y), "Minimum SelectV2", kinks=between),
 )
 
 
@@ -148,10 +156,12 @@ def _from_bend(x: Array, slope: float, ceiling: float, threshold: float) -> Arra
 
 
 KERAS_ACTIVATIONS = (
-    _nn("keras_mish", "tf.keras.activations.mish({0})", "Softplus Tanh Mul"),
+    _nn("keras_mish", lambda x: tf.keras.activations.mish(x), "Softplus Tanh Mul"),
     _nn(
         "keras_relu",
-        "tf.keras.activations.relu({0}, negative_slope={slope}, max_value={ceiling}, threshold={threshold})",
+        lambda x, *, slope, ceiling, threshold: tf.keras.activations.relu(
+            x, negative_slope=slope, max_value=ceiling, threshold=threshold
+        ),
         slope=(0.0, 0.25),
         ceiling=(6.0, 2.0),
         threshold=(0.0, 1.0),
@@ -160,7 +170,7 @@ KERAS_ACTIVATIONS = (
     ),
     _nn(
         "keras_relu_unbounded",
-        "tf.keras.activations.relu({0}, negative_slope={slope}, threshold={threshold})",
+        lambda x, *, slope, threshold: tf.keras.activations.relu(x, negative_slope=slope, threshold=threshold),
         "SelectV2 Relu",
         slope=(0.0, 0.25),
         threshold=(1.0, -0.5),

@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 
+from gradcheck.hunt.catalogue.keras_layers import spread
 from gradcheck.hunt.catalogue.keras_statistics import from_ties_of_quantile
-from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, broadcasting, several, vector
 from gradcheck.hunt.opspec import BOOL, Indices
 
@@ -17,7 +18,9 @@ _correlation = partial(operation, "math", shapes=vector, when=several, others=al
 KERAS_SIGNAL = (
     _signal(
         "keras_stft",
-        "tf.keras.ops.stft({0}, 4, {stride}, 4, window={window}, center={centred})[{which}]",
+        lambda x, *, stride, window, centred, which: tf.keras.ops.stft(x, 4, stride, 4, window=window, center=centred)[
+            which
+        ],
         "RFFT MirrorPad",
         shapes=at_least(4),
         starts=((4,), (6,), (5,)),
@@ -26,7 +29,9 @@ KERAS_SIGNAL = (
     ),
     _signal(
         "keras_istft",
-        "tf.keras.ops.istft(({0}, {1}), 4, {stride}, 4, window={window}, center={centred})",
+        lambda x, y, *, stride, window, centred: tf.keras.ops.istft(
+            (x, y), 4, stride, 4, window=window, center=centred
+        ),
         "IRFFT Complex",
         shapes=at_least(2, 3),
         when=lambda shape: shape[-1] == 3,
@@ -37,7 +42,7 @@ KERAS_SIGNAL = (
     operation(
         "math",
         "keras_polar",
-        "tf.keras.ops.polar({0}, {1})",
+        lambda x, y: tf.keras.ops.polar(x, y),
         "Cos Sin Complex Mul",
         shapes=broadcasting,
         broadcasts=True,
@@ -46,7 +51,7 @@ KERAS_SIGNAL = (
     operation(
         "array",
         "keras_scatter_multiply",
-        "tf.keras.ops.scatter_update({0}, [[index] for index in {ids}], {1}, reduction='mul')",
+        lambda x, y, *, ids: tf.keras.ops.scatter_update(x, [[index] for index in ids], y, reduction="mul"),
         "TensorScatterUpdate GatherNd",
         looped=True,
         shapes=vector,
@@ -58,7 +63,9 @@ KERAS_SIGNAL = (
     operation(
         "math",
         "keras_nanquantile",
-        "tf.keras.ops.nanquantile(tf.concat([{0}, tf.zeros_like({0}) + np.nan], 0), {q}, method={method})",
+        lambda x, *, q, method: tf.keras.ops.nanquantile(
+            tf.concat([x, tf.zeros_like(x) + np.nan], 0), q, method=method
+        ),
         "SelectV2 GatherV2 TopKV2",
         looped=True,
         shapes=vector,
@@ -69,14 +76,14 @@ KERAS_SIGNAL = (
     ),
     _correlation(
         "keras_pearson_correlation",
-        "tf.keras.metrics.pearson_correlation({0}, {1})",
+        lambda x, y: tf.keras.metrics.pearson_correlation(x, y),
         "RealDiv Sqrt Mean",
         singular=lambda x, y: np.stack([np.std(x, axis=-1), np.std(y, axis=-1)]),
     ),
     _correlation(
         "keras_concordance_correlation",
         # Where all are equal it bends with a second derivative of 1e7; what is added keeps some apart.
-        "tf.keras.metrics.concordance_correlation({0}, {1} + spread({1}.shape[-1]))",
+        lambda x, y: tf.keras.metrics.concordance_correlation(x, y + spread(y.shape[-1])),
         "RealDiv Square Mean",
     ),
 )

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import Axes, norms, ties, ties_of_extremes, ties_of_largest, ties_of_smallest
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.norms import from_equal
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, reduced, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Interval, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Formula, Interval, Shapes
 
 _math = partial(operation, "math", shapes=vector, starts=STARTS)
 _along = partial(_math, batching=along_axis, axis=axes)
 _over = partial(_math, batching=reduces_points, axis=reduced)
 
-BEHIND = "tf.concat([{0}, tf.zeros_like({0}) + np.nan], axis={axis})"
+before_nan: Formula = lambda x, axis: tf.concat([x, tf.zeros_like(x) + np.nan], axis=axis)
 
 
 def _from_ties_of_extreme(x: Array, *, axis: Axes, which: int, **_attributes: Any) -> Array:
@@ -56,14 +56,16 @@ def _weights(shape: Shape) -> Shapes:
 KERAS_STATISTICS = (
     _over(
         "keras_ptp",
-        "tf.keras.ops.ptp({0}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, axis, keepdims: tf.keras.ops.ptp(x, axis=axis, keepdims=keepdims),
         "Max Min Sub",
         keepdims=BOOL,
         kinks=ties_of_extremes,
     ),
     _math(
         "keras_quantile",
-        "tf.keras.ops.quantile({0}, {q}, axis={axis}, method={method}, keepdims={keepdims})",
+        lambda x, *, q, axis, method, keepdims: tf.keras.ops.quantile(
+            x, q, axis=axis, method=method, keepdims=keepdims
+        ),
         "TopKV2 GatherV2",
         batching=reduces_points,
         q=(0.5, 0.25, 0.9, 0.0, 1.0),
@@ -74,7 +76,7 @@ KERAS_STATISTICS = (
     ),
     _math(
         "keras_quantile_of_level",
-        "tf.keras.ops.quantile({0}, {1}, axis=-1)",
+        lambda x, y: tf.keras.ops.quantile(x, y, axis=-1),
         "TopKV2 GatherV2 Sub",
         REALS,
         Interval(0.5, 1.0),  # of equal elements the median is odd: no line shows its kink
@@ -86,7 +88,7 @@ KERAS_STATISTICS = (
     ),
     _math(
         "keras_average",
-        "tf.keras.ops.average({0}, axis={axis}, weights={1})",
+        lambda x, y, *, axis: tf.keras.ops.average(x, axis=axis, weights=y),
         "RealDiv Sum Mul",
         REALS,
         POSITIVE,
@@ -96,7 +98,7 @@ KERAS_STATISTICS = (
     ),
     _math(
         "keras_corrcoef",
-        "tf.keras.ops.corrcoef({0})",
+        lambda x: tf.keras.ops.corrcoef(x),
         "RealDiv Sqrt MatrixDiagPartV3 Maximum",
         looped=True,
         shapes=nonempty_matrix,
@@ -106,7 +108,7 @@ KERAS_STATISTICS = (
     ),
     _math(
         "keras_psnr",
-        "tf.keras.ops.psnr({0}, {1}, {ceiling})",
+        lambda x, y, *, ceiling: tf.keras.ops.psnr(x, y, ceiling),
         "Log Mean Square",
         looped=True,
         others=alike,
@@ -116,33 +118,39 @@ KERAS_STATISTICS = (
     # Keras asks for a rank that variables do not have; of the axes counted from the end it takes the last one only.
     _math(
         "keras_trapezoid",
-        "tf.keras.ops.trapezoid({0}, tf.identity({1}), axis={axis})",
+        lambda x, y, *, axis: tf.keras.ops.trapezoid(x, tf.identity(y), axis=axis),
         "StridedSlice Sum Mul",
         batching=along_axis,
         axis=lambda shape, _: (-1, *range(len(shape))),
         others=alike,
     ),
     _along(
-        "keras_diff", "tf.keras.ops.diff(tf.identity({0}), n={count}, axis={axis})", "StridedSlice Sub", count=(1, 2, 0)
+        "keras_diff",
+        lambda x, *, count, axis: tf.keras.ops.diff(tf.identity(x), n=count, axis=axis),
+        "StridedSlice Sub",
+        count=(1, 2, 0),
     ),
     _along(
         "keras_nan_reduction",
-        "[tf.keras.ops.nansum, tf.keras.ops.nanmean, tf.keras.ops.nanvar][{which}]("
-        f"{BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, which, axis, keepdims: [tf.keras.ops.nansum, tf.keras.ops.nanmean, tf.keras.ops.nanvar][which](
+            before_nan(x, axis), axis=axis, keepdims=keepdims
+        ),
         "SelectV2 Sum",
         which=(0, 1, 2),
         keepdims=BOOL,
     ),
     _along(
         "keras_nanstd",
-        f"tf.keras.ops.nanstd({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, axis, keepdims: tf.keras.ops.nanstd(before_nan(x, axis), axis=axis, keepdims=keepdims),
         "SelectV2 Sqrt",
         keepdims=BOOL,
         kinks=from_equal,
     ),
     _along(
         "keras_nan_extreme",
-        f"[tf.keras.ops.nanmax, tf.keras.ops.nanmin][{{which}}]({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, which, axis, keepdims: [tf.keras.ops.nanmax, tf.keras.ops.nanmin][which](
+            before_nan(x, axis), axis=axis, keepdims=keepdims
+        ),
         "SelectV2 Max Min",
         which=(0, 1),
         keepdims=BOOL,
@@ -150,13 +158,15 @@ KERAS_STATISTICS = (
     ),
     _along(
         "keras_nanprod",
-        f"tf.keras.ops.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, axis, keepdims: tf.keras.ops.nanprod(before_nan(x, axis), axis=axis, keepdims=keepdims),
         "SelectV2 Prod",
         keepdims=BOOL,
     ),
     _along(
         "keras_nan_accumulation",
-        f"[tf.keras.ops.nancumsum, tf.keras.ops.nancumprod][{{which}}]({BEHIND}, axis={{axis}})",
+        lambda x, *, which, axis: [tf.keras.ops.nancumsum, tf.keras.ops.nancumprod][which](
+            before_nan(x, axis), axis=axis
+        ),
         "SelectV2 Cumsum Cumprod",
         which=(0, 1),
     ),

@@ -1,14 +1,23 @@
 """What the catalogue's entries and functions are written with.
 
-Functions of the catalogue are printed into reproduction scripts: they may use `tf`, `np`, `functools`, builtins and one
-another, and nothing else. The text of an operation may call them.
+An operation is a function, with arguments by position and attributes as keywords: linters, type checkers and "go to
+definition" see it, and it is called as it is. It is a lambda where one expression says it, also if that only calls a
+public function, for reading the catalogue must not load TensorFlow.
+
+Its form for points stands beside it, or is made of it by a function such as `along_axis`, which calls it with other
+arguments and cannot depend on how it is written. What takes batches is given as that, `in_batch`: a form for one point
+can be made of one for batches, but not the other way round.
+
+Scripts print operations, and must not depend on the project. A lambda is written out there, with variables and literals
+in the places of its parameters and of the constants that it names, and so are lambdas that it calls. A `def` is printed
+and called: it may use `tf`, `np`, `functools`, builtins and other such functions, and nothing else.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
-import inspect
-import re
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,7 +25,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Formula, Indices, Interval, OpSpec, Rule, attribute_names, unary
+from gradcheck.hunt.opspec import (
+    Attribute,
+    Choice,
+    Formula,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    attribute_names,
+    parameters,
+    unary,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -36,7 +56,6 @@ __all__ = [
     "behind_points",
     "compiled_by_xla",
     "float32",
-    "in_batch",
     "multiples",
     "of_ranks",
     "of_unknown_dimensions",
@@ -48,8 +67,6 @@ __all__ = [
     "tf",
     "traced",
 ]
-
-ARGUMENT = re.compile(r"\{(\d+)\}")
 
 Offer: TypeAlias = Attribute | Iterable[Any]
 
@@ -63,39 +80,40 @@ def operation(
     shapes: Rule = unary,
     when: Callable[[Shape], object] | None = None,
     others: Rule | None = None,
-    batching: Callable[[str], str] | None = None,
+    batching: Callable[[Formula], Formula] | None = None,
     **fields: Any,
 ) -> OpSpec:
     """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
 
-    `gradients` are names with blanks between; where there are none, those of the raw operations in the source. Without
-    `domains` the arguments are real. An attribute that the source names is declared under that name: literals, the
-    simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first shape
-    has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not follow
-    from `shapes`. `batching` makes the text of `batched` from that of the source, unless `batched` is given.
+    `gradients` are names with blanks between; where there are none, those of the raw operations that the source calls.
+    Without `domains` the arguments are real. An attribute that the source takes is declared under that name: literals,
+    the simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first
+    shape has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not
+    follow from `shapes`. `batching` makes `batched` from the source, unless `batched` is given.
 
-    >>> power = operation("math", "power", "{0} ** {exponent}", "Pow", exponent=(2.0, 3.0))
+    >>> power = operation("math", "power", lambda x, *, exponent: x**exponent, "Pow", exponent=(2.0, 3.0))
     >>> power.attributes((2,))
     {'exponent': Choice(values=(2.0, 3.0))}
     """
     offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
     if offers:
         fields["attributes"] = _attributes(offers)
-    if batching and isinstance(source, str) and batching(source) != source:
+    if batching:
         fields.setdefault("batched", batching(source))
     if domains:
         fields["domains"] = domains
     rule = only_if(lambda shape: shapes(shape) and when(shape), shapes) if when else shapes
     if others:
         rule = only_if(rule, lambda shape: [(shape, *rest) for rest in others(shape)])
-    registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
-    return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
+    registered = gradients.split() or _raw_operations(source)
+    arity = len(parameters(source)) - len(attribute_names(source))
+    return OpSpec(name, source, tuple(registered), family, arity=arity, shapes=rule, **fields)
 
 
-def _arity(source: Formula) -> int:
-    if isinstance(source, str):
-        return 1 + max(map(int, ARGUMENT.findall(source)))
-    return len(inspect.signature(source).parameters) - len(attribute_names(source))
+def _raw_operations(source: Formula) -> list[str]:
+    """The names behind `tf.raw_ops` in a function itself, in order."""
+    names = [step.argval for step in dis.get_instructions(source)]
+    return [name for before, name in itertools.pairwise(names) if before == "raw_ops"]
 
 
 def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[..., Mapping[str, Attribute]]:
@@ -106,29 +124,27 @@ def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[
     return attributes
 
 
-def points_last(source: str) -> str:
-    """The text with the points of every argument moved behind its other dimensions, and back to the front at the end.
+def points_last(form: Formula) -> Formula:
+    """The form with the points of every argument moved behind its other dimensions, and back to the front at the end.
 
     It serves operations that leave trailing dimensions alone.
     """
-    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
-    return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
+
+    def moved(*points: tf.Tensor, **attributes: Any) -> tf.Tensor:
+        behind = [tf.experimental.numpy.moveaxis(each, 0, -1) for each in points]
+        return tf.experimental.numpy.moveaxis(form(*behind, **attributes), -1, 0)
+
+    return moved
 
 
-def rows_first(source: str) -> str:
-    """The text with the points and the first other dimension of every argument exchanged, and back at the end."""
-    exchanged = ARGUMENT.sub(r"tf.experimental.numpy.swapaxes({\1}, 0, 1)", source)
-    return f"tf.experimental.numpy.swapaxes({exchanged}, 0, 1)"
+def rows_first(form: Formula) -> Formula:
+    """The form with the points and the first other dimension of every argument exchanged, and back at the end."""
 
+    def exchanged(*points: tf.Tensor, **attributes: Any) -> tf.Tensor:
+        rows = [tf.experimental.numpy.swapaxes(each, 0, 1) for each in points]
+        return tf.experimental.numpy.swapaxes(form(*rows, **attributes), 0, 1)
 
-def in_batch(source: str) -> str:
-    """The text of an operation that makes a batch of one of its first argument, for a batch.
-
-    >>> in_batch("tf.nn.depth_to_space({0}[tf.newaxis], 2)[0]")
-    'tf.nn.depth_to_space({0}, 2)'
-    """
-    before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
-    return before + after
+    return exchanged
 
 
 def multiples(x: tf.Tensor, count: int) -> tf.Tensor:
@@ -153,22 +169,14 @@ def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list
     return [one + (one >= 0) for one in axes]
 
 
-def reduces_points(source: str) -> str:
-    """The text of a reduction over `{axis}` for points.
-
-    >>> reduces_points("tf.reduce_sum({0}, axis={axis})")
-    'tf.reduce_sum({0}, axis=behind_points({axis}, {0}))'
-    """
-    return source.replace("{axis}", "behind_points({axis}, {0})")
+def reduces_points(form: Formula) -> Formula:
+    """A reduction over `axis`, for points."""
+    return lambda x, *others, axis, **attributes: form(x, *others, axis=behind_points(axis, x), **attributes)
 
 
-def along_axis(source: str) -> str:
-    """The text of an operation along one `{axis}` for points.
-
-    >>> along_axis("tf.math.cumsum({0}, axis={axis})")
-    'tf.math.cumsum({0}, axis={axis} + ({axis} >= 0))'
-    """
-    return source.replace("{axis}", "{axis} + ({axis} >= 0)")
+def along_axis(form: Formula) -> Formula:
+    """An operation along one `axis`, for points."""
+    return lambda *points, axis, **attributes: form(*points, axis=axis + (axis >= 0), **attributes)
 
 
 @functools.cache

@@ -1,30 +1,29 @@
-"""Factorisations, solvers, spectra and contractions of matrices (`linalg`), diagonals and bands (`array`)."""
+"""Factorisations, solvers and spectra of matrices (`linalg`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gap_of_abscissa, gaps_of_eigenvalues, gaps_of_singular_values, ties
-from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix, restacked, several, square, vector
+from gradcheck.hunt.catalogue.language import of_unknown_dimensions, operation, tf
+from gradcheck.hunt.catalogue.shapes import nonempty_matrix, restacked, square
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, Formula, Shapes
 
-SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
-POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
-DOMINANT = "tf.tanh({0}) + (1 + {0}.shape[-1]) * tf.eye({0}.shape[-1], dtype={0}.dtype)"
-BOUNDED = "0.5 * {0} / tf.sqrt(1.0 + {0} * tf.math.conj({0}))"
+symmetric: Formula = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
+positive_definite: Formula = lambda x: x @ tf.linalg.adjoint(x) + 2.0 * tf.eye(x.shape[-1], dtype=x.dtype)
+bounded: Formula = lambda x: 0.5 * x / tf.sqrt(1.0 + x * tf.math.conj(x))
 """For real and for complex numbers."""
-TRIANGULAR_BANDS = f"{BOUNDED} + np.array([[2.0 * {{lower}}], [2.0 - 2.0 * {{lower}}]])"
-SINE = "0.5 * tf.sin({0})"
-FULL_RANK = f"{SINE} + max({{0}}.shape[-2:]) * tf.eye(*{{0}}.shape[-2:], dtype={{0}}.dtype)"
-ROOTED = f"{BOUNDED} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
+triangular_bands: Formula = lambda x, lower: bounded(x) + np.array([[2.0 * lower], [2.0 - 2.0 * lower]])
+dominant: Formula = lambda x: tf.tanh(x) + (1 + x.shape[-1]) * tf.eye(x.shape[-1], dtype=x.dtype)
+sine: Formula = lambda x: 0.5 * tf.sin(x)
+full_rank: Formula = lambda x: sine(x) + max(x.shape[-2:]) * tf.eye(*x.shape[-2:], dtype=x.dtype)
+rooted: Formula = lambda x: bounded(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
 """Eigenvalues have positive real parts (Gershgorin), real and complex ones."""
-REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
+regular: Formula = lambda x: sine(x) + x.shape[-1] * tf.eye(x.shape[-1], dtype=x.dtype)
 
 UP_TO_STACKS_OF_STACKS: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
@@ -44,14 +43,6 @@ def positive_diagonal_qr(x: tf.Tensor, *, which: int, full: bool = False) -> tf.
 def squares(x: tf.Tensor) -> tf.Tensor:
     """The squared magnitudes of elements of unit vectors, whose signs and phases are arbitrary."""
     return tf.math.real(x * tf.math.conj(x))
-
-
-def diagonals_set(x: tf.Tensor, y: tf.Tensor, *, kernel: str, k: int) -> tf.Tensor:
-    return getattr(tf.raw_ops, kernel)(input=x, diagonal=y, k=k)
-
-
-def diagonals_of(x: tf.Tensor, *, k: int) -> tf.Tensor:
-    return tf.raw_ops.MatrixDiagPartV2(input=x, k=k, padding_value=np.float64(2.0))
 
 
 def least_squares(x: tf.Tensor, y: tf.Tensor, *, ridge: float) -> tf.Tensor:
@@ -134,91 +125,114 @@ def _lost_by_normal_equations(value: Array, matrix: Array, right: Array, ridge: 
 
 
 LINALG = (
-    _square("determinant", "tf.linalg.det({0})", "MatrixDeterminant"),
-    _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
-    _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
+    _square("determinant", lambda x: tf.linalg.det(x), "MatrixDeterminant"),
+    _square("log_determinant", lambda x: tf.linalg.slogdet(dominant(x))[1], "LogMatrixDeterminant"),
+    _square(
+        "inverse", lambda x, *, adjoint: tf.linalg.inv(dominant(x), adjoint=adjoint), "MatrixInverse", adjoint=BOOL
+    ),
     _square(
         "cholesky",
-        f"tf.linalg.cholesky({POSITIVE_DEFINITE})",
+        lambda x: tf.linalg.cholesky(positive_definite(x)),
         "Cholesky",
         starts=UP_TO_STACKS_OF_STACKS,
     ),
-    _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
+    _system(
+        "solve", lambda x, y, *, adjoint: tf.linalg.solve(dominant(x), y, adjoint=adjoint), "MatrixSolve", adjoint=BOOL
+    ),
     _square(
         "triangular_solve",
-        f"tf.linalg.triangular_solve({DOMINANT}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
+        lambda x, y, *, lower, adjoint: tf.linalg.triangular_solve(dominant(x), y, lower=lower, adjoint=adjoint),
         "MatrixTriangularSolve",
         broadcasts=True,
         others=_broadcast_right_sides,
         lower=BOOL,
         adjoint=BOOL,
     ),
-    _least_squares("lstsq", "tf.linalg.lstsq({0}, {1}, l2_regularizer={ridge})", "Cholesky MatrixTriangularSolve"),
+    _least_squares(
+        "lstsq", lambda x, y, *, ridge: tf.linalg.lstsq(x, y, l2_regularizer=ridge), "Cholesky MatrixTriangularSolve"
+    ),
     _least_squares(
         "matrix_solve_ls",
-        "tf.raw_ops.MatrixSolveLs(matrix={0}, rhs={1}, l2_regularizer=np.float64({ridge}), fast=True)",
+        lambda x, y, *, ridge: tf.raw_ops.MatrixSolveLs(matrix=x, rhs=y, l2_regularizer=np.float64(ridge), fast=True),
         loses=_lost_by_normal_equations,
     ),
     _least_squares(
         "matrix_solve_ls_of_unknown_dimensions",
-        "of_unknown_dimensions(least_squares, {0}, {1}, ridge={ridge})",
+        lambda x, y, *, ridge: of_unknown_dimensions(least_squares, x, y, ridge=ridge),
         "MatrixSolveLs",
         loses=_lost_by_normal_equations,
     ),
     _matrix(
         "lstsq_of_full_rank",
-        f"tf.linalg.lstsq({FULL_RANK}, {{1}})",
+        lambda x, y: tf.linalg.lstsq(full_rank(x), y),
         "Cholesky MatrixTriangularSolve",
         others=right_sides,
     ),
     _matrix(
         "matrix_solve_ls_of_full_rank",
-        f"tf.raw_ops.MatrixSolveLs(matrix={FULL_RANK}, rhs={{1}}, l2_regularizer=np.float64(0.0), fast=True)",
+        lambda x, y: tf.raw_ops.MatrixSolveLs(matrix=full_rank(x), rhs=y, l2_regularizer=np.float64(0.0), fast=True),
         others=right_sides,
     ),
-    _matrix("qr", "positive_diagonal_qr({0}, which={which})", "Qr", which=(0, 1), singular=_from_rank_deficiency),
+    _matrix(
+        "qr",
+        lambda x, *, which: positive_diagonal_qr(x, which=which),
+        "Qr",
+        which=(0, 1),
+        singular=_from_rank_deficiency,
+    ),
     # Of a tall matrix this has no gradient.
     _matrix(
         "qr_of_full_matrices",
-        "positive_diagonal_qr({0}, which={which}, full=True)",
+        lambda x, *, which: positive_diagonal_qr(x, which=which, full=True),
         "Qr",
         when=lambda shape: shape[-2] <= shape[-1],
         starts=((2, 2), (1, 1), (2, 3), (2, 2, 2)),
         which=(0, 1),
         singular=_from_rank_deficiency,
     ),
-    _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
+    _matrix("singular_values", lambda x: tf.linalg.svd(x, compute_uv=False), "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
-        "squares(tf.linalg.svd({0}, full_matrices={full})[{which}])",
+        lambda x, *, full, which: squares(tf.linalg.svd(x, full_matrices=full)[which]),
         "Svd",
         which=(1, 2),
         full=_full,
         singular=_from_vectors_that_are_not_unique,
     ),
-    _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
+    _square("eigenvalues", lambda x: tf.linalg.eigvalsh(symmetric(x)), "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
     _square(
-        "eigenvectors", f"squares(tf.linalg.eigh({SYMMETRIC})[1])", "SelfAdjointEigV2", singular=gaps_of_eigenvalues
+        "eigenvectors",
+        lambda x: squares(tf.linalg.eigh(symmetric(x))[1]),
+        "SelfAdjointEigV2",
+        singular=gaps_of_eigenvalues,
     ),
     _square(
         "spectral_abscissa",
-        "tf.reduce_max(tf.math.real(tf.linalg.eigvals({0})), axis=-1)",
+        lambda x: tf.reduce_max(tf.math.real(tf.linalg.eigvals(x)), axis=-1),
         "Eig",
         singular=gap_of_abscissa,
     ),
-    _square("matrix_square_root", f"tf.linalg.sqrtm({ROOTED})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS),
-    _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve", loses=_lost_by_squaring),
+    _square(
+        "matrix_square_root", lambda x: tf.linalg.sqrtm(rooted(x)), "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS
+    ),
+    _square("matrix_exponential", lambda x: tf.linalg.expm(x), "MatrixSolve", loses=_lost_by_squaring),
     _tridiagonal(
         "tridiagonal_matmul",
-        "tf.linalg.tridiagonal_matmul(bands({0}, {layout}), {1}, diagonals_format={layout})",
+        lambda x, y, *, layout: tf.linalg.tridiagonal_matmul(bands(x, layout), y, diagonals_format=layout),
         "TridiagonalMatMul",
         layout=_layouts,
     ),
     _tridiagonal(
         "tridiagonal_solve",
-        "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), "
-        "tf.linalg.matrix_transpose({1}) if {turned} else {1}, {layout}, {turned}, {conjugated}, "
-        "partial_pivoting={pivoting} or {perturbed}, perturb_singular={perturbed})",
+        lambda x, y, *, layout, turned, conjugated, pivoting, perturbed: tf.linalg.tridiagonal_solve(
+            bands(tf.tanh(x) + np.array([[0.0], [3.0], [0.0]]), layout),
+            tf.linalg.matrix_transpose(y) if turned else y,
+            layout,
+            turned,
+            conjugated,
+            partial_pivoting=pivoting or perturbed,
+            perturb_singular=perturbed,
+        ),
         "TridiagonalSolve",
         layout=_layouts,
         pivoting=BOOL,
@@ -228,7 +242,9 @@ LINALG = (
     ),
     _matrix(
         "banded_triangular_solve",
-        f"tf.linalg.banded_triangular_solve({TRIANGULAR_BANDS}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
+        lambda x, y, *, lower, adjoint: tf.linalg.banded_triangular_solve(
+            triangular_bands(x, lower), y, lower=lower, adjoint=adjoint
+        ),
         "BandedTriangularSolve",
         when=lambda shape: shape[-2] == 2 and shape[-1] > 1,
         broadcasts=True,
@@ -237,146 +253,4 @@ LINALG = (
         lower=BOOL,
         adjoint=BOOL,
     ),
-)
-
-
-_of_vector = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2)))
-_of_matrix = partial(operation, "array", shapes=nonempty_matrix, starts=((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2)))
-
-
-def _diagonal(shape: Shape) -> Shapes:
-    return [((*shape[:-2], min(shape[-2:])),)]
-
-
-def _two_diagonals(shape: Shape) -> Shapes:
-    return [((*shape[:-2], 2, shape[-1]),)]
-
-
-def _bands(shape: Shape) -> Iterable[tuple[int, int]]:
-    """The main diagonal, and bands above it, below it and around it, as far as there are any."""
-    below, above = (-int(shape[-2] > 1), int(shape[-1] > 1))
-    return dict.fromkeys([(0, 0), (0, above), (below, 0), (below, above)])
-
-
-def _lengths_beside(shape: Shape) -> dict[int, int]:
-    """The lengths of the diagonals above and below the main one, by their numbers; there is not always one."""
-    rows, columns = shape[-2:]
-    return {k: n for k, n in ((1, min(rows, columns - 1)), (-1, min(rows - 1, columns))) if n}
-
-
-ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
-_of_bands = partial(
-    _of_matrix,
-    when=lambda shape: shape[-2] == 2,
-    starts=((2, 2), (2, 1), (2, 3), (2, 2, 2)),
-    k=((0, 1), (-1, 0)),
-)
-
-DIAGONALS_IN = "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))"
-DIAGONALS_SET = "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})"
-DIAGONALS_OF = "tf.raw_ops.MatrixDiagPartV2(input={0}, k={k}, padding_value=np.float64(2.0))"
-
-DIAGONALS = (
-    _of_vector("matrix_diag", "tf.linalg.diag({0})", "MatrixDiagV3"),
-    _of_vector(
-        "matrix_diag_offset",
-        "tf.linalg.diag({0}, k={k}, num_rows={0}.shape[-1] + 1, num_cols={0}.shape[-1] + 1)",
-        "MatrixDiagV3",
-        k=(1, -1),
-    ),
-    _of_matrix("matrix_diag_part", "tf.linalg.diag_part({0})", "MatrixDiagPartV3"),
-    _of_matrix(
-        "matrix_diag_part_band",
-        "tf.linalg.diag_part({0}, k=(-1, 1), align={align})",
-        "MatrixDiagPartV3",
-        when=lambda shape: min(shape[-2:]) > 1,
-        align=ALIGNMENTS,
-    ),
-    _of_matrix("matrix_set_diag", "tf.linalg.set_diag({0}, {1})", "MatrixSetDiagV3", others=_diagonal),
-    _of_matrix(
-        "matrix_set_diag_below",
-        "tf.linalg.set_diag({0}, {1}, k=-1)",
-        "MatrixSetDiagV3",
-        when=lambda shape: shape[-2] > 1,
-        others=lambda shape: [((*shape[:-2], min(shape[-2] - 1, shape[-1])),)],
-    ),
-    _of_matrix(
-        "matrix_set_diag_band",
-        "tf.linalg.set_diag({0}, {1}, k={k}, align={align})",
-        "MatrixSetDiagV3",
-        shapes=square,
-        when=several,
-        others=_two_diagonals,
-        starts=((2, 2), (3, 3), (2, 2, 2)),
-        k=((0, 1), (-1, 0)),
-        align=ALIGNMENTS,
-    ),
-    _of_matrix(
-        "matrix_band_part",
-        "tf.linalg.band_part({0}, {lower}, {upper})",
-        "MatrixBandPart",
-        lower=(0, 1, -1),
-        upper=(-1, 0),
-    ),
-    _of_vector("legacy_matrix_diag", "tf.raw_ops.MatrixDiag(diagonal={0})"),
-    _of_matrix("legacy_matrix_diag_part", "tf.raw_ops.MatrixDiagPart(input={0})"),
-    _of_matrix("legacy_matrix_set_diag", "tf.raw_ops.MatrixSetDiag(input={0}, diagonal={1})", others=_diagonal),
-    _of_vector(
-        "tensor_diag",
-        "tf.linalg.tensor_diag({0})",
-        "Diag",
-        batched="tf.linalg.diag({0})",
-        shapes=at_least(1),
-        starts=((2,), (1,), (3,)),
-    ),
-    _of_matrix(
-        "tensor_diag_part",
-        "tf.linalg.tensor_diag_part({0})",
-        "DiagPart",
-        batched="tf.linalg.diag_part({0})",
-        shapes=square,
-        when=lambda shape: len(shape) == 2,
-        starts=((2, 2), (1, 1)),
-    ),
-    _of_vector(
-        "legacy_matrix_diag_offset",
-        DIAGONALS_IN,
-        k=(1, -1, 0),
-    ),
-    _of_bands("legacy_matrix_diag_band", DIAGONALS_IN),
-    _of_matrix("legacy_matrix_diag_part_band", DIAGONALS_OF, when=lambda shape: shape[-2] < shape[-1], k=_bands),
-    _of_matrix("legacy_matrix_diag_part_band_tall", DIAGONALS_OF, when=lambda shape: shape[-2] >= shape[-1], k=_bands),
-    _of_matrix(
-        "legacy_matrix_set_diag_offset",
-        DIAGONALS_SET,
-        when=several,
-        others=lambda shape: [((*shape[:-2], min(shape[-2], shape[-1] - 1)),)],
-        k=(1,),
-    ),
-    _of_matrix(
-        "legacy_matrix_set_diag_band",
-        DIAGONALS_SET,
-        shapes=square,
-        when=several,
-        others=_two_diagonals,
-        starts=((2, 2), (3, 3), (2, 2, 2)),
-        k=((0, 1), (-1, 0)),
-    ),
-    _of_matrix(
-        "matrix_set_diag_of_unknown_dimensions",
-        "of_unknown_dimensions(diagonals_set, {0}, {1}, kernel={kernel}, k={k})",
-        "MatrixSetDiagV2 MatrixSetDiagV3",
-        when=several,
-        others=lambda shape: [((*shape[:-2], length),) for length in dict.fromkeys(_lengths_beside(shape).values())],
-        kernel=("MatrixSetDiagV2", "MatrixSetDiagV3"),
-        k=lambda shape, diagonal: [k for k, length in _lengths_beside(shape).items() if length == diagonal[-1]],
-    ),
-    _of_matrix(
-        "matrix_diag_part_of_unknown_dimensions",
-        "of_unknown_dimensions(diagonals_of, {0}, k={k})",
-        "MatrixDiagPartV2",
-        # Gradients of bands raise, as they do wherever dimensions are not known.
-        k=((0, 0),),
-    ),
-    _of_bands("matrix_diag_band", "tf.linalg.diag({0}, k={k}, align={align})", "MatrixDiagV3", align=ALIGNMENTS),
 )

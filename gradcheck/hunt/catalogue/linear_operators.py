@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import norms, ties_of_extremes
+from gradcheck.hunt.catalogue.distances import norms
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR
+from gradcheck.hunt.catalogue.linalg import positive_definite, regular
 from gradcheck.hunt.catalogue.shapes import nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Formula, Indices, Interval, OpSpec, Rule, unary
 
 ACTIONS = (
     *("matmul", "solve", "matmul of adjoint", "solve of adjoint"),
@@ -25,11 +25,6 @@ ACTIONS = (
 )
 OWN_MEASURES = ("to_dense", "log_abs_determinant", "diag_part", "trace", "determinant", "inverse")
 MEASURES = (*OWN_MEASURES, "adjoint")
-SELF_ADJOINT = (
-    *("diagonal", "lower_triangular", "block_lower_triangular", "adjoint", "inversion"),
-    *("block_diagonal", "kronecker"),
-)
-VIEWS = ("operator", "adjoint", "inverse")
 INVERTING = {"inverse", "log_abs_determinant", *(action for action in ACTIONS if action.startswith("solve"))}
 SHORTEST = 1e-6
 """Shorter vectors are not normalized by tf.nn.l2_normalize, whose squared norms are at least 1e-12."""
@@ -38,8 +33,8 @@ MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
 VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
 SMALL = Interval(-2.0, 2.0)
 
-FULL = f"tf.linalg.LinearOperatorFullMatrix({REGULAR})"
-TRIANGULAR = f"tf.linalg.LinearOperatorLowerTriangular({REGULAR})"
+full: Formula = lambda x: tf.linalg.LinearOperatorFullMatrix(regular(x))
+triangular: Formula = lambda x: tf.linalg.LinearOperatorLowerTriangular(regular(x))
 
 
 def acted(operator: Any, x: tf.Tensor, action: str) -> tf.Tensor:
@@ -53,43 +48,6 @@ def measured(operator: Any, measure: str) -> tf.Tensor:
     """What the method of that name gives, an operator as its matrix."""
     value = getattr(operator, measure)()
     return value.to_dense() if isinstance(value, tf.linalg.LinearOperator) else value
-
-
-def condition(operator: Any, view: str) -> tf.Tensor:
-    """The condition number of an operator, of its adjoint, or of its inverse, which is the same."""
-    return (operator if view == "operator" else getattr(operator, view)()).cond()
-
-
-def apart(x: tf.Tensor) -> tf.Tensor:
-    """Matrices whose singular values lie around 2, 4, 6, … (Weyl 1912): the kinks are those of `singular_values`."""
-    size = x.shape[-1]
-    return tf.sin(x) / (2.0 * size) + np.diag(2.0 * np.arange(1, size + 1))
-
-
-def self_adjoint(x: tf.Tensor, form: str) -> Any:
-    """A positive definite operator made of a matrix and of a diagonal whose eigenvalues stay apart."""
-    half, hints = apart(x) / 2.0, {"is_self_adjoint": True, "is_positive_definite": True}
-    full = tf.linalg.LinearOperatorFullMatrix(half + tf.linalg.adjoint(half), **hints)
-    diagonal = tf.linalg.LinearOperatorDiag(full.diag_part() + 2.0 * x.shape[-1], **hints)
-    if form == "diagonal":
-        return diagonal
-    if form == "lower_triangular":
-        return tf.linalg.LinearOperatorLowerTriangular(diagonal.to_dense(), **hints)
-    if form == "block_lower_triangular":
-        zeros = tf.linalg.LinearOperatorZeros(x.shape[-1], dtype=x.dtype)
-        return tf.linalg.LinearOperatorBlockLowerTriangular([[full], [zeros, diagonal]], **hints)
-    if form in ("adjoint", "inversion"):
-        return tf.linalg.LinearOperatorAdjoint(full) if form == "adjoint" else tf.linalg.LinearOperatorInversion(full)
-    made = {"block_diagonal": tf.linalg.LinearOperatorBlockDiag, "kronecker": tf.linalg.LinearOperatorKronecker}
-    return made[form]([full, diagonal], **hints)
-
-
-def gram(x: tf.Tensor) -> Any:
-    """A triangular operator times its adjoint, which is known to have the triangular one for a Cholesky factor."""
-    lower = tf.linalg.LinearOperatorLowerTriangular(x)
-    return tf.linalg.LinearOperatorComposition(
-        [lower, lower.adjoint()], is_self_adjoint=True, is_positive_definite=True
-    )
 
 
 def toeplitz(x: tf.Tensor) -> Any:
@@ -109,7 +67,7 @@ def updated(x: tf.Tensor, symmetric: bool) -> Any:
     return tf.linalg.LinearOperatorLowRankUpdate(base, u, update, None if symmetric else v)
 
 
-def _from_singular(x: Array, *_columns: Array, **attributes: Any) -> Array:
+def from_singular(x: Array, *_columns: Array, **attributes: Any) -> Array:
     """A diagonal matrix is inverted, or the logarithm of its determinant is taken."""
     return np.abs(x) if INVERTING.intersection(attributes.values()) else np.full(x.shape, np.inf)
 
@@ -119,27 +77,14 @@ def _from_shortest(x: Array, *_columns: Array, **_attributes: Any) -> Array:
     return np.abs(norms(x) - SHORTEST)
 
 
-def _from_no_sign(x: Array, **_attributes: Any) -> Array:
-    """The diagonal of a Cholesky factor is positive: columns change their sign with it."""
-    return np.asarray(np.abs(np.diagonal(x, axis1=-2, axis2=-1)))
-
-
-def _from_extreme_ties(x: Array, depth: int = 1, **_attributes: Any) -> Array:
-    """The largest and the smallest magnitude are to be unique."""
-    return ties_of_extremes(np.abs(x), axis=tuple(range(-depth, 0)))
-
-
-def _smallest(x: Array, depth: int = 1, **_attributes: Any) -> Array:
-    return np.asarray(np.min(np.abs(x), axis=tuple(range(-depth, 0))))
-
-
 def _columns(rows: Callable[[Shape], int], rank: int) -> Rule:
     return lambda shape: [((*shape[: len(shape) - rank], rows(shape), count),) for count in (1, 2)]
 
 
-def _operator(
+def _entries(
     name: str,
-    text: str,
+    acting: Formula,
+    measuring: Formula,
     gradients: str,
     *,
     of_measures: str = "",
@@ -160,42 +105,38 @@ def _operator(
         fields = {"shapes": square, "starts": MATRICES, **fields}
     made: Callable[..., OpSpec] = partial(operation, "linalg", **{"shapes": vector, "starts": VECTORS, **fields})
     domains = (domain, REALS) if domain is not REALS else ()
-    acting = made(
-        f"{name}_operator",
-        f"acted({text}, {{1}}, {{action}})",
+    others = _columns(rows, rank)
+    return (
+        made(f"{name}_operator", acting, gradients, *domains, others=others, action=ACTIONS),
+        made(f"{name}_operator_measure", measuring, of_measures or gradients, *domains[:1], measure=measures),
+    )
+
+
+def _operator(name: str, made: Formula, gradients: str, **fields: Any) -> tuple[OpSpec, OpSpec]:
+    return _entries(
+        name,
+        lambda x, y, *, action: acted(made(x), y, action),
+        lambda x, *, measure: measured(made(x), measure),
         gradients,
-        *domains,
-        others=_columns(rows, rank),
-        action=ACTIONS,
+        **fields,
     )
-    measured = made(
-        f"{name}_operator_measure",
-        f"measured({text}, {{measure}})",
-        of_measures or gradients,
-        *domains[:1],
-        measure=measures,
-    )
-    return acting, measured
 
 
 # The adjoint of one of complex numbers is always an operator of complex64.
 _spectrum = partial(
     _operator, gradients="Mul", rank=1, measures=OWN_MEASURES, dtypes=("complex128",), result="complex128", domain=SMALL
 )
-REAL_SPECTRUM = "({0}, input_output_dtype=tf.complex128)"
-CIRCULANT = "(tf.exp({0}), input_output_dtype=tf.complex128)"
-
 _diagonal = partial(
     _operator,
-    text="tf.linalg.LinearOperatorDiag({0})",
+    made=lambda x: tf.linalg.LinearOperatorDiag(x),
     gradients="Mul",
     of_measures="MatrixDiagV3",
     rank=1,
-    inverted=_from_singular,
+    inverted=from_singular,
 )
 _householder = partial(
     _operator,
-    text="tf.linalg.LinearOperatorHouseholder({0})",
+    made=lambda x: tf.linalg.LinearOperatorHouseholder(x),
     gradients="Rsqrt",
     rank=1,
     measures=("to_dense", "diag_part"),
@@ -205,55 +146,66 @@ _householder = partial(
 PARAMETERIZED = (
     *_diagonal("diagonal", measures=(*MEASURES, "eigvals")),
     *_diagonal("complex_diagonal", **COMPLEX),
-    *_operator("full_matrix", FULL, "MatrixSolve", of_measures="Sin"),
+    *_operator("full_matrix", full, "MatrixSolve", of_measures="Sin"),
     *_operator(
         "positive_definite",
-        f"tf.linalg.LinearOperatorFullMatrix({POSITIVE_DEFINITE}, is_self_adjoint=True, is_positive_definite=True)",
+        lambda x: tf.linalg.LinearOperatorFullMatrix(
+            positive_definite(x), is_self_adjoint=True, is_positive_definite=True
+        ),
         "Cholesky",
         measures=(*MEASURES, "cholesky"),
     ),
-    *_operator("lower_triangular", TRIANGULAR, "MatrixBandPart", of_measures="MatrixDiagPartV3"),
-    *_operator("adjoint", f"tf.linalg.LinearOperatorAdjoint({FULL})", "MatrixSolve", of_measures="Sin"),
-    *_operator("inversion", f"tf.linalg.LinearOperatorInversion({FULL})", "MatrixSolve", of_measures="Sin"),
-    *_operator("composition", f"tf.linalg.LinearOperatorComposition([{FULL}, {TRIANGULAR}])", "MatrixBandPart"),
+    *_operator("lower_triangular", triangular, "MatrixBandPart", of_measures="MatrixDiagPartV3"),
+    *_operator("adjoint", lambda x: tf.linalg.LinearOperatorAdjoint(full(x)), "MatrixSolve", of_measures="Sin"),
+    *_operator("inversion", lambda x: tf.linalg.LinearOperatorInversion(full(x)), "MatrixSolve", of_measures="Sin"),
+    *_operator(
+        "composition", lambda x: tf.linalg.LinearOperatorComposition([full(x), triangular(x)]), "MatrixBandPart"
+    ),
     *_operator(
         "block_diagonal",
-        f"tf.linalg.LinearOperatorBlockDiag([{FULL}, {TRIANGULAR}])",
+        lambda x: tf.linalg.LinearOperatorBlockDiag([full(x), triangular(x)]),
         "MatrixBandPart",
         rows=lambda shape: 2 * shape[-1],
     ),
     *_operator(
         "block_lower_triangular",
-        f"tf.linalg.LinearOperatorBlockLowerTriangular([[{FULL}], [tf.linalg.LinearOperatorFullMatrix({{0}}), "
-        f"{TRIANGULAR}]])",
+        lambda x: tf.linalg.LinearOperatorBlockLowerTriangular(
+            [[full(x)], [tf.linalg.LinearOperatorFullMatrix(x), triangular(x)]]
+        ),
         "MatrixBandPart",
         rows=lambda shape: 2 * shape[-1],
     ),
     *_operator(
         "kronecker",
-        f"tf.linalg.LinearOperatorKronecker([{FULL}, {TRIANGULAR}])",
+        lambda x: tf.linalg.LinearOperatorKronecker([full(x), triangular(x)]),
         "MatrixBandPart",
         rows=lambda shape: shape[-1] ** 2,
         starts=((2, 2), (1, 1)),
     ),
-    *_operator("updated", "updated({0}, {symmetric})", "Sin", symmetric=BOOL),
+    *_entries(
+        "updated",
+        lambda x, y, *, symmetric, action: acted(updated(x, symmetric), y, action),
+        lambda x, *, symmetric, measure: measured(updated(x, symmetric), measure),
+        "Sin",
+        symmetric=BOOL,
+    ),
     *_householder("householder"),
     *_householder("complex_householder", **COMPLEX),
     *_operator(
         "scaled_identity",
-        "tf.linalg.LinearOperatorScaledIdentity(2, {0})",
+        lambda x: tf.linalg.LinearOperatorScaledIdentity(2, x),
         "Mul",
         rank=0,
         measures=(*MEASURES, "eigvals"),
-        inverted=_from_singular,
+        inverted=from_singular,
         rows=lambda _shape: 2,
         shapes=unary,
         starts=((), (2,)),
     ),
-    *_spectrum("circulant", f"tf.linalg.LinearOperatorCirculant{CIRCULANT}"),
+    *_spectrum("circulant", lambda x: tf.linalg.LinearOperatorCirculant(tf.exp(x), input_output_dtype=tf.complex128)),
     *_spectrum(
         "circulant_2d",
-        f"tf.linalg.LinearOperatorCirculant2D{CIRCULANT}",
+        lambda x: tf.linalg.LinearOperatorCirculant2D(tf.exp(x), input_output_dtype=tf.complex128),
         rank=2,
         shapes=nonempty_matrix,
         rows=lambda shape: math.prod(shape[-2:]),
@@ -261,17 +213,17 @@ PARAMETERIZED = (
     ),
     *_spectrum(
         "circulant_3d",
-        f"tf.linalg.LinearOperatorCirculant3D{CIRCULANT}",
+        lambda x: tf.linalg.LinearOperatorCirculant3D(tf.exp(x), input_output_dtype=tf.complex128),
         rank=3,
         shapes=nonempty_matrix,
         when=lambda shape: len(shape) == 3,
         rows=math.prod,
         starts=((1, 2, 2), (2, 1, 1)),
     ),
-    *_operator("toeplitz", "toeplitz({0})", "Sin", rank=1),
+    *_operator("toeplitz", toeplitz, "Sin", rank=1),
     *_operator(
         "tridiagonal",
-        "tf.linalg.LinearOperatorTridiag(tf.sin({0}) + np.array([[0.0], [3.0], [0.0]]), 'compact')",
+        lambda x: tf.linalg.LinearOperatorTridiag(tf.sin(x) + np.array([[0.0], [3.0], [0.0]]), "compact"),
         "Sin",
         shapes=nonempty_matrix,
         when=lambda shape: shape[-2] == 3,
@@ -279,98 +231,10 @@ PARAMETERIZED = (
     ),
     *_operator(
         "tridiagonal_matrix",
-        f"tf.linalg.LinearOperatorTridiag({REGULAR}, 'matrix')",
+        lambda x: tf.linalg.LinearOperatorTridiag(regular(x), "matrix"),
         "Sin",
         when=lambda shape: shape[-1] > 1,
         starts=((2, 2), (3, 3), (2, 2, 2)),
-    ),
-)
-
-_of_matrix = partial(operation, "linalg", shapes=square, starts=MATRICES)
-_of_vector = partial(operation, "linalg", shapes=vector, starts=VECTORS)
-_condition_of_spectrum = partial(
-    _of_vector, gradients="Max Min", kinks=_from_extreme_ties, singular=_smallest, view=VIEWS
-)
-_determinant = partial(_of_vector, gradients="Prod")
-
-METHODS = (
-    # Other operators add their matrix.
-    _of_vector(
-        "diagonal_operator_added",
-        "tf.linalg.LinearOperatorDiag({0}).add_to_tensor({1})",
-        "MatrixSetDiagV3",
-        others=lambda shape: [((*shape, shape[-1]),)],
-    ),
-    _of_vector(
-        "scaled_identity_operator_added",
-        "tf.linalg.LinearOperatorScaledIdentity(2, {0}).add_to_tensor({1})",
-        "MatrixSetDiagV3",
-        shapes=unary,
-        others=lambda shape: [((*shape, 2, 2),)],
-        starts=((), (2,)),
-    ),
-    _of_matrix(
-        "adjoint_operator_added",
-        "tf.linalg.LinearOperatorAdjoint(tf.linalg.LinearOperatorFullMatrix({0})).add_to_tensor({1})",
-        "Transpose",
-        others=lambda shape: [(shape,)],
-    ),
-    _condition_of_spectrum("diagonal_operator_condition", "condition(tf.linalg.LinearOperatorDiag({0}), {view})"),
-    _condition_of_spectrum(
-        "circulant_operator_condition", f"condition(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{view}})"
-    ),
-    _condition_of_spectrum(
-        "circulant_2d_operator_condition",
-        f"condition(tf.linalg.LinearOperatorCirculant2D{REAL_SPECTRUM}, {{view}})",
-        shapes=nonempty_matrix,
-        starts=((2, 2), (1, 2)),
-        kinks=partial(_from_extreme_ties, depth=2),
-        singular=partial(_smallest, depth=2),
-    ),
-    _of_matrix(
-        "full_matrix_operator_condition",
-        "condition(tf.linalg.LinearOperatorFullMatrix(apart({0})), {view})",
-        "Svd",
-        view=VIEWS,
-    ),
-    _of_matrix(
-        "self_adjoint_operator_measure",
-        "measured(self_adjoint({0}, {form}), {measure})",
-        "Sin",
-        form=SELF_ADJOINT,
-        measure=("eigvals", "cond", "determinant", "log_abs_determinant", "cholesky", "inverse"),
-        starts=((2, 2), (1, 1), (2, 2, 2)),
-    ),
-    _of_matrix(
-        "composition_operator_cholesky", "gram({0}).cholesky().to_dense()", "MatrixBandPart", singular=_from_no_sign
-    ),
-    _of_vector(
-        "circulant_operator_of_real",
-        f"tf.cast(measured(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{measure}}), tf.complex128)",
-        "Cast",
-        result="complex128",
-        singular=_from_singular,
-        measure=(*MEASURES, "eigvals"),
-    ),
-    # Elements of 0, which other operators of triangles, multiples and products do not have.
-    _determinant(
-        "lower_triangular_operator_determinant",
-        "tf.linalg.LinearOperatorLowerTriangular(tf.linalg.diag({0})).determinant()",
-    ),
-    # Of one element its powers are first powers, as is that of an identity of one row.
-    _determinant(
-        "kronecker_operator_determinant",
-        "tf.linalg.LinearOperatorKronecker([tf.linalg.LinearOperatorDiag({0})] * 2).determinant()",
-        when=lambda shape: shape[-1] > 1,
-        starts=((2,), (3,), (2, 2)),
-    ),
-    _of_vector(
-        "scaled_identity_operator_determinant",
-        "tf.linalg.LinearOperatorScaledIdentity({size}, {0}).determinant()",
-        "Pow",
-        shapes=unary,
-        starts=((), (2,)),
-        size=(2, 1, 3),
     ),
 )
 
@@ -380,15 +244,16 @@ LINEAR_OPERATORS = (
     *PARAMETERIZED,
     _constant(
         "identity_operator",
-        "acted(tf.linalg.LinearOperatorIdentity({0}.shape[-2], dtype=tf.float64), {0}, {action})",
+        lambda x, *, action: acted(tf.linalg.LinearOperatorIdentity(x.shape[-2], dtype=tf.float64), x, action),
         action=ACTIONS,
     ),
     _constant(
         "permutation_operator",
-        "acted(tf.linalg.LinearOperatorPermutation({permutation}, tf.float64), {0}, {action})",
+        lambda x, *, permutation, action: acted(
+            tf.linalg.LinearOperatorPermutation(permutation, tf.float64), x, action
+        ),
         "GatherV2",
         permutation=lambda shape: Indices(shape[-2], shape[-2], distinct=True),
         action=ACTIONS,
     ),
-    *METHODS,
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 from functools import partial
 
-from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.language import operation, tf, traced
 from gradcheck.hunt.catalogue.shapes import vector
 from gradcheck.hunt.graph import Shape
 
 _control = partial(operation, "control flow")
 ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
 _rows = partial(_control, shapes=vector, starts=ROWS)
-_each = partial(_rows, batched="{0} * tf.sin({0})")
-_folded = partial(_rows, batched="fold_points(tf.unstack({0}, axis=1))")
+_each = partial(_rows, batched=lambda x: x * tf.sin(x))
+_folded = partial(_rows, batched=lambda x: fold_points(tf.unstack(x, axis=1)))
 
 
 def mapped(x: tf.Tensor) -> tf.Tensor:
@@ -46,12 +46,12 @@ def recomputed(x: tf.Tensor) -> tf.Tensor:
 
 
 MAPPING = (
-    _each("map_fn", "mapped({0})", "Sin Mul"),
-    _each("map_fn_traced", "traced(mapped)({0})", "StatelessWhile"),
-    _each("vectorized_map", "mapped_at_once({0})", "Sin Mul"),
-    _folded("foldl", "folded({0})", "Sin Mul"),
-    _folded("foldl_traced", "traced(folded)({0})", "StatelessWhile"),
-    _folded("foldr", "folded_back({0})", "Sin Mul", batched="fold_points(tf.unstack({0}, axis=1)[::-1])"),
-    _control("case", "traced(first_case)({0}, tf.constant({flag}))", "StatelessIf", flag=(True, False)),
-    _control("recompute_grad", "traced(recomputed)({0})", "Sin Mul"),
+    _each("map_fn", lambda x: mapped(x), "Sin Mul"),
+    _each("map_fn_traced", lambda x: traced(mapped)(x), "StatelessWhile"),
+    _each("vectorized_map", lambda x: mapped_at_once(x), "Sin Mul"),
+    _folded("foldl", lambda x: folded(x), "Sin Mul"),
+    _folded("foldl_traced", lambda x: traced(folded)(x), "StatelessWhile"),
+    _folded("foldr", lambda x: folded_back(x), "Sin Mul", batched=lambda x: fold_points(tf.unstack(x, axis=1)[::-1])),
+    _control("case", lambda x, *, flag: traced(first_case)(x, tf.constant(flag)), "StatelessIf", flag=(True, False)),
+    _control("recompute_grad", lambda x: traced(recomputed)(x), "Sin Mul"),
 )

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gap_of_abscissa, ties
-from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR, right_sides
+from gradcheck.hunt.catalogue.language import operation, tf, traced
+from gradcheck.hunt.catalogue.linalg import positive_definite, regular, right_sides
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Indices, Interval, Shapes
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Formula, Indices, Interval, Shapes
 
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _factored = partial(_square, permutation=lambda shape, *_: Indices(shape[-1], shape[-1], distinct=True))
 
-PERMUTATION = "tf.broadcast_to({permutation}, {0}.shape[:-1])"
+each_permuted: Formula = lambda x, permutation: tf.broadcast_to(permutation, x.shape[:-1])
 """The permutation of every matrix."""
 
 
@@ -53,19 +53,21 @@ def _gaps_of_bands(diagonal: Array, beside: Array, **_attributes: Any) -> Array:
 
 
 MATRIX_FUNCTIONS = (
-    _square("trace", "tf.linalg.trace({0})", "MatrixDiagPartV3 Sum"),
-    _matrix("adjoint", "tf.linalg.adjoint({0})", "ConjugateTranspose", dtypes=("complex128",), result="complex128"),
-    _matrix("matvec", "tf.linalg.matvec({0}, {1})", "BatchMatMulV2", others=_vectors),
+    _square("trace", lambda x: tf.linalg.trace(x), "MatrixDiagPartV3 Sum"),
+    _matrix(
+        "adjoint", lambda x: tf.linalg.adjoint(x), "ConjugateTranspose", dtypes=("complex128",), result="complex128"
+    ),
+    _matrix("matvec", lambda x, y: tf.linalg.matvec(x, y), "BatchMatMulV2", others=_vectors),
     _square(
         "matvec_transposed",
-        "tf.linalg.matvec({0}, {1}, transpose_a={transpose}, adjoint_a=not {transpose})",
+        lambda x, y, *, transpose: tf.linalg.matvec(x, y, transpose_a=transpose, adjoint_a=not transpose),
         "BatchMatMulV2",
         others=_vectors,
         transpose=BOOL,
     ),
     _square(
         "tensordot",
-        "tf.tensordot({0}, {1}, axes={axes})",
+        lambda x, y, *, axes: tf.tensordot(x, y, axes=axes),
         "MatMul",
         looped=True,
         when=lambda shape: len(shape) == 2,
@@ -73,24 +75,30 @@ MATRIX_FUNCTIONS = (
         starts=((2, 2), (1, 1)),
         axes=(1, 2, 0, ((0,), (1,)), ((1, 0), (0, 1))),
     ),
-    _square("logdet", f"tf.linalg.logdet({POSITIVE_DEFINITE})", "Cholesky Log"),
+    _square("logdet", lambda x: tf.linalg.logdet(positive_definite(x)), "Cholesky Log"),
     _square(
         "cholesky_solve",
-        f"tf.linalg.cholesky_solve({REGULAR}, {{1}})",
+        lambda x, y: tf.linalg.cholesky_solve(regular(x), y),
         "MatrixTriangularSolve",
         others=right_sides,
     ),
     _factored(
         "lu_solve",
-        f"tf.linalg.lu_solve({REGULAR}, {PERMUTATION}, {{1}})",
+        lambda x, y, *, permutation: tf.linalg.lu_solve(regular(x), each_permuted(x, permutation), y),
         "MatrixTriangularSolve",
         others=right_sides,
     ),
-    _factored("lu_matrix_inverse", f"tf.linalg.lu_matrix_inverse({REGULAR}, {PERMUTATION})", "MatrixTriangularSolve"),
-    _factored("lu_reconstruct", f"tf.linalg.lu_reconstruct({{0}}, {PERMUTATION})", "MatMul"),
+    _factored(
+        "lu_matrix_inverse",
+        lambda x, *, permutation: tf.linalg.lu_matrix_inverse(regular(x), each_permuted(x, permutation)),
+        "MatrixTriangularSolve",
+    ),
+    _factored(
+        "lu_reconstruct", lambda x, *, permutation: tf.linalg.lu_reconstruct(x, each_permuted(x, permutation)), "MatMul"
+    ),
     _matrix(
         "pinv",
-        "tf.linalg.pinv({0}, rcond={rcond})",
+        lambda x, *, rcond: tf.linalg.pinv(x, rcond=rcond),
         "Svd",
         rcond=(None, 0.25),
         singular=_from_cutoff,
@@ -99,7 +107,7 @@ MATRIX_FUNCTIONS = (
     operation(
         "linalg",
         "eigh_tridiagonal",
-        "traced(eigenvalues_of_bands)({0}, {1}, {select}, {0}.shape[0])",
+        lambda x, y, *, select: traced(eigenvalues_of_bands)(x, y, select, x.shape[0]),
         "StatelessWhile",
         Interval(-8.0, 8.0),
         REALS,

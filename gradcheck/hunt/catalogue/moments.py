@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import at
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Shapes
@@ -39,18 +41,22 @@ GIVEN = (REALS, REALS, POSITIVE)
 
 MOMENTS = (
     _moments(
-        "moments", "tf.nn.moments({0}, {axis}, keepdims={keepdims})[{which}]", "Mean", which=(1, 0), keepdims=BOOL
+        "moments",
+        lambda x, *, axis, keepdims, which: tf.nn.moments(x, axis, keepdims=keepdims)[which],
+        "Mean",
+        which=(1, 0),
+        keepdims=BOOL,
     ),
     _moments(
         "moments_shifted",
-        "tf.compat.v1.nn.moments({0}, {axis}, shift=2.0, keep_dims={keepdims})[{which}]",
+        lambda x, *, axis, keepdims, which: tf.compat.v1.nn.moments(x, axis, shift=2.0, keep_dims=keepdims)[which],
         "Mean",
         which=(1, 0),
         keepdims=BOOL,
     ),
     _moments(
         "weighted_moments",
-        "tf.nn.weighted_moments({0}, {axis}, {1}, keepdims={keepdims})[{which}]",
+        lambda x, y, *, axis, keepdims, which: tf.nn.weighted_moments(x, axis, y, keepdims=keepdims)[which],
         "Sum Mul",
         REALS,
         POSITIVE,
@@ -61,14 +67,16 @@ MOMENTS = (
     ),
     _moments(
         "sufficient_statistics",
-        "tf.nn.sufficient_statistics({0}, {axis}, shift=np.float64(2.0), keepdims={keepdims})[{which}]",
+        lambda x, *, axis, keepdims, which: tf.nn.sufficient_statistics(
+            x, axis, shift=np.float64(2.0), keepdims=keepdims
+        )[which],
         "Sum",
         which=(2, 1),
         keepdims=BOOL,
     ),
     _nn(
         "normalize_moments",
-        "tf.nn.normalize_moments({0}, {1}, {2}, {shift})[{which}]",
+        lambda x, y, z, *, shift, which: tf.nn.normalize_moments(x, y, z, shift)[which],
         "Mul Reciprocal",
         POSITIVE,
         REALS,
@@ -79,7 +87,7 @@ MOMENTS = (
     ),
     _normalized(
         "batch_normalization",
-        "tf.nn.batch_normalization({0}, {1}, {2}, {3}, {4}, {epsilon})",
+        lambda x, y, z, u, v, *, epsilon: tf.nn.batch_normalization(x, y, z, u, v, epsilon),
         "Rsqrt Mul",
         *(*GIVEN, REALS, REALS),
         others=lambda shape: [(shape[-1:],) * 4, ((*shape[:-1], 1),) * 4],
@@ -87,14 +95,14 @@ MOMENTS = (
     ),
     _normalized(
         "batch_normalization_unscaled",
-        "tf.nn.batch_normalization({0}, {1}, {2}, None, None, 0.5)",
+        lambda x, y, z: tf.nn.batch_normalization(x, y, z, None, None, 0.5),
         "Rsqrt Mul",
         *GIVEN,
         others=lambda shape: [(shape[-1:],) * 2, (shape,) * 2],
     ),
     _normalized(
         "batch_normalization_global",
-        "tf.nn.batch_norm_with_global_normalization({0}, {1}, {2}, {3}, {4}, 0.5, {scaled})",
+        lambda x, y, z, u, v, *, scaled: tf.nn.batch_norm_with_global_normalization(x, y, z, u, v, 0.5, scaled),
         "Rsqrt Mul",
         *(*GIVEN, REALS, REALS),
         shapes=at_least(1, 1, 1, 1),
@@ -102,10 +110,10 @@ MOMENTS = (
         starts=((1, 1, 1, 2), (2, 1, 2, 1)),
         scaled=BOOL,
     ),
-    _loss("log_poisson_loss", "tf.nn.log_poisson_loss({0}, {1})", "Exp Mul"),
+    _loss("log_poisson_loss", lambda x, y: tf.nn.log_poisson_loss(x, y), "Exp Mul"),
     _loss(
         "log_poisson_loss_full",
-        "tf.nn.log_poisson_loss({0}, {1}, compute_full_loss=True)",
+        lambda x, y: tf.nn.log_poisson_loss(x, y, compute_full_loss=True),
         "Exp Mul Log",
         POSITIVE,
         REALS,
@@ -113,33 +121,35 @@ MOMENTS = (
     ),
     _loss(
         "weighted_cross_entropy",
-        "tf.nn.weighted_cross_entropy_with_logits({0}, {1}, {weight})",
+        lambda x, y, *, weight: tf.nn.weighted_cross_entropy_with_logits(x, y, weight),
         "Log1p Exp Relu",
         weight=(1.0, 0.5, 3.0),
     ),
     _loss(
         "weighted_cross_entropy_of_weights",
-        "tf.nn.weighted_cross_entropy_with_logits(tf.zeros_like({0}) + {label}, {0}, {1})",
+        lambda x, y, *, label: tf.nn.weighted_cross_entropy_with_logits(tf.zeros_like(x) + label, x, y),
         "Log1p Exp Relu",
         label=(1.0, 0.0, 0.5),
     ),
     _loss(
         "compute_average_loss",
-        "tf.nn.compute_average_loss({0}, sample_weight={1}, global_batch_size={size})",
+        lambda x, y, *, size: tf.nn.compute_average_loss(x, sample_weight=y, global_batch_size=size),
         "Sum Mul Cast",
         looped=True,
         shapes=vector,
         when=lambda shape: len(shape) == 1,
         starts=((2,), (3,)),
         size=(1, 4),
-        reference="tf.reduce_sum({0} * {1}, axis=-1) / {size}",
+        reference=lambda x, y, *, size: tf.reduce_sum(x * y, axis=-1) / size,
         rtol=1e-6,
     ),
-    _nn("scale_regularization_loss", "tf.nn.scale_regularization_loss({0})", "Sum", looped=True),
-    _nn("log_sigmoid", "tf.math.log_sigmoid({0})", "Softplus Neg"),
+    _nn("scale_regularization_loss", lambda x: tf.nn.scale_regularization_loss(x), "Sum", looped=True),
+    _nn("log_sigmoid", lambda x: tf.math.log_sigmoid(x), "Softplus Neg"),
     _nn(
         "softmax_cross_entropy_over_axis",
-        "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}, axis={axis}), logits={1}, axis={axis})",
+        lambda x, y, *, axis: tf.nn.softmax_cross_entropy_with_logits(
+            labels=tf.nn.softmax(x, axis=axis), logits=y, axis=axis
+        ),
         "SoftmaxCrossEntropyWithLogits",
         shapes=nonempty_matrix,
         others=alike,

@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import axes, nonempty_matrix, reduced, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array
-
-
-def _all_of_point(source: str) -> str:
-    """The text of an operation on all elements, for points."""
-    return source.replace("{0}", "tf.reshape({0}, [{0}.shape[0], -1])").replace("axis=None", "axis=-1")
 
 
 def _either_axis(shape: Shape) -> tuple[int, ...]:
@@ -69,7 +64,7 @@ _in_two = partial(_scaling, looped=True, when=lambda shape: shape[0] > 1)
 NORMS = (
     _norm(
         "norm",
-        "tf.norm({0}, ord={power}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, power, axis, keepdims: tf.norm(x, ord=power, axis=axis, keepdims=keepdims),
         "Sum Abs",
         power=(1, 3),
         keepdims=BOOL,
@@ -77,23 +72,25 @@ NORMS = (
     ),
     _norm(
         "norm_euclidean",
-        "tf.norm({0}, ord={power}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, power, axis, keepdims: tf.norm(x, ord=power, axis=axis, keepdims=keepdims),
         "Sqrt Sum Mul",
         power=("euclidean", 2),
         keepdims=BOOL,
         kinks=norms,
     ),
-    _norm("norm_largest", "tf.norm({0}, ord=np.inf, axis={axis})", "Max Abs", kinks=_from_kinks_of_largest),
+    _norm(
+        "norm_largest", lambda x, *, axis: tf.norm(x, ord=np.inf, axis=axis), "Max Abs", kinks=_from_kinks_of_largest
+    ),
     _scaling(
         "norm_of_all",
-        "tf.norm({0}, axis=None)",
+        lambda x: tf.norm(x, axis=None),
         "Sqrt Sum Mul",
-        batching=_all_of_point,
+        batched=lambda x: tf.norm(tf.reshape(x, [x.shape[0], -1]), axis=-1),
         kinks=lambda x: norms(x, axis=None),
     ),
     _matrix(
         "norm_frobenius",
-        "tf.norm({0}, ord={power}, axis=(-2, -1), keepdims={keepdims})",
+        lambda x, *, power, keepdims: tf.norm(x, ord=power, axis=(-2, -1), keepdims=keepdims),
         "Sqrt Sum Mul",
         power=("fro", "euclidean"),
         keepdims=BOOL,
@@ -101,28 +98,28 @@ NORMS = (
     ),
     _matrix(
         "norm_of_columns",
-        "tf.norm({0}, ord=1 if {power} == 'columns' else np.inf, axis=(-2, -1))",
+        lambda x, *, power: tf.norm(x, ord=1 if power == "columns" else np.inf, axis=(-2, -1)),
         "Max Sum Abs",
         power=("columns", "rows"),
         kinks=_from_kinks_of_sums,
     ),
     _matrix(
         "norm_spectral",
-        "tf.norm({0}, ord=2, axis=(-2, -1), keepdims={keepdims})",
+        lambda x, *, keepdims: tf.norm(x, ord=2, axis=(-2, -1), keepdims=keepdims),
         "Svd Max",
         keepdims=BOOL,
         kinks=_from_kinks_of_spectral_norm,
     ),
     _norm(
         "normalize",
-        "tf.linalg.normalize({0}, axis={axis})[{which}]",
+        lambda x, *, axis, which: tf.linalg.normalize(x, axis=axis)[which],
         "RealDiv Sqrt",
         which=(0, 1),
         singular=norms,
     ),
     _norm(
         "normalize_of_power",
-        "tf.linalg.normalize({0}, ord={power}, axis={axis})[{which}]",
+        lambda x, *, power, axis, which: tf.linalg.normalize(x, ord=power, axis=axis)[which],
         "RealDiv Sum Abs",
         power=(1, 3),
         which=(0, 1),
@@ -131,7 +128,7 @@ NORMS = (
     ),
     _norm(
         "normalize_by_largest",
-        "tf.linalg.normalize({0}, ord=np.inf, axis={axis})[{which}]",
+        lambda x, *, axis, which: tf.linalg.normalize(x, ord=np.inf, axis=axis)[which],
         "RealDiv Max Abs",
         which=(0, 1),
         kinks=_from_kinks_of_largest,
@@ -139,7 +136,7 @@ NORMS = (
     ),
     _scaling(
         "l2_normalize",
-        "tf.nn.l2_normalize({0}, axis={axis}, epsilon={bound} ** 2)",
+        lambda x, *, axis, bound: tf.nn.l2_normalize(x, axis=axis, epsilon=bound**2),
         "Maximum Rsqrt Sum",
         batching=reduces_points,
         axis=reduced,
@@ -148,7 +145,7 @@ NORMS = (
     ),
     _scaling(
         "clip_by_norm",
-        "tf.clip_by_norm({0}, {bound}, axes={axis})",
+        lambda x, *, bound, axis: tf.clip_by_norm(x, bound, axes=axis),
         "Maximum RealDiv",
         batching=reduces_points,
         axis=reduced,
@@ -157,7 +154,7 @@ NORMS = (
     ),
     _in_two(
         "clip_by_global_norm",
-        "tf.clip_by_global_norm([{0}[:1], {0}[1:]], {bound})[0][{which}]",
+        lambda x, *, bound, which: tf.clip_by_global_norm([x[:1], x[1:]], bound)[0][which],
         "L2Loss Sqrt Minimum",
         bound=(1.0, 0.5, 4.0),
         which=(0, 1),
@@ -165,13 +162,13 @@ NORMS = (
     ),
     _in_two(
         "global_norm",
-        "tf.linalg.global_norm([{0}[:1], {0}[1:]])",
+        lambda x: tf.linalg.global_norm([x[:1], x[1:]]),
         "L2Loss Sqrt",
         kinks=lambda x: norms(x, axis=None),
     ),
     _scaling(
         "reduce_std",
-        "tf.math.reduce_std({0}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, axis, keepdims: tf.math.reduce_std(x, axis=axis, keepdims=keepdims),
         "Sqrt Mean Square",
         batching=reduces_points,
         axis=reduced,

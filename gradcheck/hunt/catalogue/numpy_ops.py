@@ -8,8 +8,8 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
 from gradcheck.hunt.catalogue.keras_linalg import kronecker, polynomial, vandermonde
-from gradcheck.hunt.catalogue.keras_statistics import BEHIND
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.keras_statistics import before_nan
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, nonempty_matrix, reduced, vector
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, Interval
@@ -22,31 +22,31 @@ _sequence = partial(
 )
 
 NUMPY_ELEMENTWISE = (
-    _math("numpy_cbrt", "tf.experimental.numpy.cbrt({0})", "Abs Pow SelectV2", singular=at_zero),
-    _math("numpy_sinc", "tf.experimental.numpy.sinc({0})", "SelectV2 RealDiv Sin"),
+    _math("numpy_cbrt", lambda x: tf.experimental.numpy.cbrt(x), "Abs Pow SelectV2", singular=at_zero),
+    _math("numpy_sinc", lambda x: tf.experimental.numpy.sinc(x), "SelectV2 RealDiv Sin"),
     _math(
         "numpy_logarithm",
-        "[tf.experimental.numpy.log2, tf.experimental.numpy.log10][{which}]({0})",
+        lambda x, *, which: [tf.experimental.numpy.log2, tf.experimental.numpy.log10][which](x),
         "Log RealDiv",
         POSITIVE,
         which=(0, 1),
     ),
-    _math("numpy_exp2", "tf.experimental.numpy.exp2({0})", "Pow"),
+    _math("numpy_exp2", lambda x: tf.experimental.numpy.exp2(x), "Pow"),
     _math(
         "numpy_angle_unit",
-        "[tf.experimental.numpy.deg2rad, tf.experimental.numpy.rad2deg][{which}]({0})",
+        lambda x, *, which: [tf.experimental.numpy.deg2rad, tf.experimental.numpy.rad2deg][which](x),
         "Mul",
         which=(0, 1),
     ),
-    _binary("numpy_hypot", "tf.experimental.numpy.hypot({0}, {1})", "Sqrt Square", kinks=np.hypot),
-    _binary("numpy_logaddexp", "tf.experimental.numpy.logaddexp({0}, {1})", "Maximum Log1p Exp Abs SelectV2"),
-    _binary("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2({0}, {1})", "Maximum Log1p Pow Abs SelectV2"),
+    _binary("numpy_hypot", lambda x, y: tf.experimental.numpy.hypot(x, y), "Sqrt Square", kinks=np.hypot),
+    _binary("numpy_logaddexp", lambda x, y: tf.experimental.numpy.logaddexp(x, y), "Maximum Log1p Exp Abs SelectV2"),
+    _binary("numpy_logaddexp2", lambda x, y: tf.experimental.numpy.logaddexp2(x, y), "Maximum Log1p Pow Abs SelectV2"),
 )
 
 NUMPY_STATISTICS = (
     _along(
         "numpy_ptp",
-        "tf.experimental.numpy.ptp({0}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, axis, keepdims: tf.experimental.numpy.ptp(x, axis=axis, keepdims=keepdims),
         "Max Min Sub",
         batching=reduces_points,
         axis=reduced,
@@ -55,7 +55,9 @@ NUMPY_STATISTICS = (
     ),
     _along(
         "numpy_variance",
-        "tf.experimental.numpy.var({0}, axis={axis}, dtype=np.float64, ddof={count}, keepdims={keepdims})",
+        lambda x, *, axis, count, keepdims: tf.experimental.numpy.var(
+            x, axis=axis, dtype=np.float64, ddof=count, keepdims=keepdims
+        ),
         "Sum Square RealDiv",
         when=lambda shape: all(size > 1 for size in shape),
         starts=((2,), (3,), (2, 2), (2, 3)),
@@ -64,7 +66,7 @@ NUMPY_STATISTICS = (
     ),
     _along(
         "numpy_average",
-        "tf.experimental.numpy.average({0}, axis={axis}, weights={1})",
+        lambda x, y, *, axis: tf.experimental.numpy.average(x, axis=axis, weights=y),
         "RealDiv Sum Mul",
         REALS,
         POSITIVE,
@@ -74,15 +76,16 @@ NUMPY_STATISTICS = (
     ),
     _along(
         "numpy_nan_reduction",
-        "[tf.experimental.numpy.nansum, tf.experimental.numpy.nanmean][{which}]("
-        f"{BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, which, axis, keepdims: [tf.experimental.numpy.nansum, tf.experimental.numpy.nanmean][which](
+            before_nan(x, axis), axis=axis, keepdims=keepdims
+        ),
         "SelectV2 Sum",
         which=(0, 1),
         keepdims=BOOL,
     ),
     _along(
         "numpy_nanprod",
-        f"tf.experimental.numpy.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, axis, keepdims: tf.experimental.numpy.nanprod(before_nan(x, axis), axis=axis, keepdims=keepdims),
         "SelectV2 Prod",
         keepdims=BOOL,
     ),
@@ -91,13 +94,17 @@ NUMPY_STATISTICS = (
 NUMPY_ARRAYS = (
     _sequence(
         "numpy_linspace",
-        "tf.experimental.numpy.linspace({0}, {1}, {count}, endpoint={endpoint}, axis={axis})",
+        lambda x, y, *, count, endpoint, axis: tf.experimental.numpy.linspace(
+            x, y, count, endpoint=endpoint, axis=axis
+        ),
         "AddV2 Sub",
         count=(3, 2, 1),
     ),
     _sequence(
         "numpy_logspace",
-        "tf.experimental.numpy.logspace({0}, {1}, {count}, endpoint={endpoint}, base={base}, axis={axis})",
+        lambda x, y, *, count, endpoint, base, axis: tf.experimental.numpy.logspace(
+            x, y, count, endpoint=endpoint, base=base, axis=axis
+        ),
         "Pow",
         Interval(-8.0, 8.0),
         count=(3, 2),
@@ -105,25 +112,32 @@ NUMPY_ARRAYS = (
     ),
     _sequence(
         "numpy_geomspace",
-        "tf.experimental.numpy.geomspace({sign} * {0}, {sign} * {1}, {count}, endpoint={endpoint}, axis={axis})",
+        lambda x, y, *, sign, count, endpoint, axis: tf.experimental.numpy.geomspace(
+            sign * x, sign * y, count, endpoint=endpoint, axis=axis
+        ),
         "Pow Log",
         POSITIVE,
         sign=(1.0, -1.0),
         count=(3, 2),
     ),
-    vandermonde("numpy_vander", "tf.experimental.numpy.vander({0}, {count}, increasing={increasing})"),
+    vandermonde(
+        "numpy_vander", lambda x, *, count, increasing: tf.experimental.numpy.vander(x, count, increasing=increasing)
+    ),
     polynomial(
         "numpy_polyval",
-        "tf.experimental.numpy.polyval({0}, {1})",
+        lambda x, y: tf.experimental.numpy.polyval(x, y),
         "AddV2 Mul",
         others=lambda shape: [((),), ((2,),)],
     ),
     _along(
-        "numpy_diff", "tf.experimental.numpy.diff({0}, n={count}, axis={axis})", "StridedSlice Sub", count=(1, 2, 0)
+        "numpy_diff",
+        lambda x, *, count, axis: tf.experimental.numpy.diff(x, n=count, axis=axis),
+        "StridedSlice Sub",
+        count=(1, 2, 0),
     ),
     _math(
         "numpy_take_along_axis",
-        "tf.experimental.numpy.take_along_axis({0}, np.array([{places}]), axis=-1)",
+        lambda x, *, places: tf.experimental.numpy.take_along_axis(x, np.array([places]), axis=-1),
         "GatherV2",
         looped=True,
         shapes=vector,
@@ -133,12 +147,12 @@ NUMPY_ARRAYS = (
     ),
     _math(
         "numpy_triangle",
-        "[tf.experimental.numpy.tril, tf.experimental.numpy.triu][{which}]({0}, k={k})",
+        lambda x, *, which, k: [tf.experimental.numpy.tril, tf.experimental.numpy.triu][which](x, k=k),
         "SelectV2",
         shapes=nonempty_matrix,
         starts=((2, 2), (1, 1), (2, 3), (3, 2)),
         which=(0, 1),
         k=(0, 1, -1),
     ),
-    kronecker("math", "numpy_kron", "tf.experimental.numpy.kron({0}, {1})"),
+    kronecker("math", "numpy_kron", lambda x, y: tf.experimental.numpy.kron(x, y)),
 )

@@ -1,19 +1,19 @@
-"""Pooling and its derivatives as operations (family `nn`). Images have no batch dimension: the points are the batch."""
+"""Pooling (family `nn`). Images have no batch dimension: the points are the batch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import in_batch, operation, sum_of_squares, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least
+from gradcheck.hunt.catalogue.language import added_up, multiples, operation, sum_of_squares, tf
+from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
+from gradcheck.hunt.opspec import BOOL, Array
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
@@ -23,9 +23,9 @@ STRIDES, PADDINGS, COUNTS = (1, 2), ("VALID", "SAME"), (1, 2)
 
 _nn = partial(operation, "nn")
 on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
-_pool = partial(on_images, batching=in_batch, count=COUNTS)
+_pool = partial(on_images, in_batch=True, count=COUNTS)
 on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
-_pool_volumes = partial(on_volumes, batching=in_batch, padding=PADDINGS, count=COUNTS, rtol=1e-6)
+_pool_volumes = partial(on_volumes, in_batch=True, padding=PADDINGS, count=COUNTS, rtol=1e-6)
 
 
 def margins(lengths: Any, stride: Any, padding: str, rate: Any = 1) -> list[tuple[int, int]]:
@@ -38,7 +38,7 @@ def margins(lengths: Any, stride: Any, padding: str, rate: Any = 1) -> list[tupl
     return [(size // 2, size - size // 2) for size in missing]
 
 
-def _in_windows(values: Array, stride: Any, padding: str, rate: int = 1, ksize: Any = 2) -> Array:
+def in_windows(values: Array, stride: Any, padding: str, rate: int = 1, ksize: Any = 2) -> Array:
     """The elements of every window, (..., channels, *ksize), for values (*space, channels).
 
     Padding is minus infinity, and never wins.
@@ -58,7 +58,7 @@ def window_ties(
 
     `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
     """
-    windows = _in_windows(values, stride, padding, rate, ksize)
+    windows = in_windows(values, stride, padding, rate, ksize)
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
     largest_two = np.sort(raised.reshape(-1, math.prod(windows.shape[values.ndim :])))[:, -2:]
     return np.diff(largest_two)
@@ -119,20 +119,6 @@ def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
     return tf.one_hot(largest, 8, axis=4, dtype=x.dtype)
 
 
-def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
-    """The transpose of `taken_at_largest`: one value a window, added to the largest element's place."""
-    if len(x.shape) == 4:
-        return put_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
-    return from_cubes(largest_in_cubes(x, *windows) * values[..., tf.newaxis, :], x.shape[1:4], *windows)
-
-
-def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
-    """Of every window of volumes of values the one that stands where the window of `x` is largest."""
-    if len(x.shape) == 4:
-        return taken_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
-    return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
-
-
 def largest_margins(padding: Any, count: int) -> Any:
     """How much padding lies around each of so many axes at most, for windows of edge 2."""
     return [(0, int(padding == "SAME"))] * count if isinstance(padding, str) else padding
@@ -150,91 +136,9 @@ def unpooled(shape: list[int], stride: Any, padding: Any) -> list[int]:
     return [points, *sizes, channels]
 
 
-def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    """The transpose of the means of all windows in volumes; padding does not count."""
-    if len(x.shape) == 4:
-        return spread_means(x[tf.newaxis], stride=stride, padding=padding)[0]
-    lengths = unpooled(x.shape, stride, padding)[1:4]
-    count = tf.reduce_sum(in_cubes(tf.ones([1, *lengths, 1], x.dtype), stride, padding), 4)
-    return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
-
-
 def _padded_ties(values: Array, stride: int, below: int) -> Array:
     padded = np.pad(values, [(1, below), (0, 1), (0, 0)], constant_values=-np.inf)
     return window_ties(padded, stride, "VALID")
-
-
-def _counts(image: Shape, stride: int, padding: str) -> Shape:
-    return tuple(-(-(length - (padding == "VALID")) // stride) for length in image[:-1])
-
-
-def windows_of(image: Shape, values: Shape) -> list[tuple[int, str]]:
-    """The strides and paddings with which there are as many windows on an image as values."""
-    return [way for way in product(STRIDES, PADDINGS) if _counts(image, *way) == values[:-1]]
-
-
-def one_a_window(image: Shape) -> Shapes:
-    counts = dict.fromkeys(_counts(image, *way) for way in product(STRIDES, PADDINGS))
-    return [((*each, image[-1]),) for each in counts]
-
-
-def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
-    """What happens at the ties of windows to values that are put to, or taken from, the place of the largest element.
-
-    The result leaps there if `leaps` says so of a window, and has a kink if not.
-    """
-
-    def ties(x: Array, values: Array, windows: tuple[int, str], *, leap: bool) -> Array:
-        return np.asarray(np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf))
-
-    return {
-        "kinks": lambda x, values, windows: ties(x, values, windows, leap=False),
-        "singular": lambda x, values, windows: ties(x, values, windows, leap=True),
-    }
-
-
-def _not_zero(_x: Array, values: Array, _windows: tuple[int, str]) -> Array:
-    return np.asarray(np.ravel(values) != 0)
-
-
-def _differ_at_the_largest_two(x: Array, values: Array, windows: tuple[int, str]) -> Array:
-    size = 2 ** (x.ndim - 1)
-    candidates, offered = (_in_windows(one, *windows).reshape(-1, size) for one in (x, values))
-    largest = candidates >= np.sort(candidates)[:, -2:-1]
-    offered_least, offered_most = (np.where(largest, offered, end) for end in (np.inf, -np.inf))
-    return np.asarray(offered_least.min(axis=1) != offered_most.max(axis=1))
-
-
-def of_max_pooling(
-    derivative: Callable[..., tf.Tensor], x: tf.Tensor, values: tf.Tensor, windows: tuple[int, str]
-) -> tf.Tensor:
-    """A derivative of max pooling over images or volumes, as an operation."""
-    stride, padding = windows
-    edges = len(x.shape) - 2
-    pooled = (tf.nn.max_pool2d if edges == 2 else tf.nn.max_pool3d)(x, 2, stride, padding)
-    ksize, strides = [1, *[2] * edges, 1], [1, *[stride] * edges, 1]
-    return derivative(orig_input=x, orig_output=pooled, grad=values, ksize=ksize, strides=strides, padding=padding)
-
-
-# Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
-# argument that they are still to read: it is their value that is wrong, for which there are no records.
-OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
-
-
-def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
-    source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
-    if "reference" in fields:
-        source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
-        source = f"tf.cast({source}, tf.float64)"
-    return _nn(
-        name,
-        source,
-        batching=in_batch,
-        others=others,
-        windows=windows_of if others is one_a_window else OF_ANOTHER_SIZE,
-        **_leaping(leaps),
-        **fields,
-    )
 
 
 def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool, pseudo: bool) -> Any:
@@ -251,35 +155,47 @@ def _cell_ties(x: Array, overlapping: bool, pseudo: bool, **_others: Any) -> Arr
     return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
 
 
-_of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
-_of_volumes = partial(_of_max_pooling, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, rtol=1e-6)
-WINDOWS = "ksize=[1, 2, 2, 1], strides=[1, {stride}, {stride}, 1], padding={padding}"
-IN_VOLUMES = "ksize=[1, 2, 2, 2, 1], strides=[1, {stride}, {stride}, {stride}, 1], padding={padding}"
+_unequal = partial(
+    _nn,
+    shapes=at_least(3, 3, 1),
+    starts=((3, 3, 1), (4, 3, 2)),
+    in_batch=True,
+    ksize=((3, 3), (1, 2), (3, 1)),
+    stride=((1, 1), (2, 1), (1, 3)),
+    padding=PADDINGS,
+    count=COUNTS,
+)
 
 POOLING = (
     _pool(
         "avg_pool2d",
-        "added_up(tf.nn.avg_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(tf.nn.avg_pool2d(multiples(x, count), 2, stride, padding), count),
         "AvgPool",
     ),
     _pool(
         "max_pool2d",
-        "added_up(tf.nn.max_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(tf.nn.max_pool2d(multiples(x, count), 2, stride, padding), count),
         "MaxPool",
         kinks=window_ties,
     ),
     _pool(
         "max_pool_with_argmax",
-        "added_up(tf.nn.max_pool_with_argmax(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}, "
-        "include_batch_in_index={batched_index})[0], {count})[0]",
+        lambda x, *, count, stride, padding, batched_index: added_up(
+            tf.nn.max_pool_with_argmax(multiples(x, count), 2, stride, padding, include_batch_in_index=batched_index)[
+                0
+            ],
+            count,
+        ),
         "MaxPoolWithArgmax",
         batched_index=BOOL,
         kinks=window_ties,
     ),
     _pool_volumes(
         "avg_pool3d",
-        "tf.cast(added_up(tf.nn.avg_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, ksize, stride, padding: tf.cast(
+            added_up(tf.nn.avg_pool3d(tf.cast(multiples(x, count), tf.float32), ksize, stride, padding), count),
+            tf.float64,
+        ),
         "AvgPool3D",
         ksize=(2, (1, 2, 2), (2, 1, 2)),
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
@@ -287,16 +203,19 @@ POOLING = (
     ),
     _pool_volumes(
         "max_pool3d",
-        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "2, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, stride, padding: tf.cast(
+            added_up(tf.nn.max_pool3d(tf.cast(multiples(x, count), tf.float32), 2, stride, padding), count), tf.float64
+        ),
         "MaxPool3D",
         kinks=window_ties,
         reference=largest_in_volumes,
     ),
     _pool_volumes(
         "max_pool3d_unequal",
-        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
-        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
+        lambda x, *, count, ksize, stride, padding: tf.cast(
+            added_up(tf.nn.max_pool3d(tf.cast(multiples(x, count), tf.float32), ksize, stride, padding), count),
+            tf.float64,
+        ),
         "MaxPool3D",
         ksize=((1, 2, 2), (2, 1, 2)),
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
@@ -305,42 +224,26 @@ POOLING = (
     ),
     _pool(
         "max_pool_v2",
-        "added_up(tf.raw_ops.MaxPoolV2(input=multiples({0}[tf.newaxis], {count}), " + WINDOWS + "), {count})[0]",
+        lambda x, *, count, stride, padding: added_up(
+            tf.raw_ops.MaxPoolV2(
+                input=multiples(x, count), ksize=[1, 2, 2, 1], strides=[1, stride, stride, 1], padding=padding
+            ),
+            count,
+        ),
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window),
-    _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
-    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
-    _of_volumes(
-        "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
-    ),
-    on_images(
-        "avg_pool_grad",
-        "tf.raw_ops.AvgPoolGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
-        "grad={0}[tf.newaxis], " + WINDOWS + ")[0]",
-        shapes=at_least(1, 1, 1),
-        batching=in_batch,
-    ),
-    on_volumes(
-        "avg_pool3d_grad",
-        "tf.cast(tf.raw_ops.AvgPool3DGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
-        "grad=tf.cast({0}[tf.newaxis], tf.float32), " + IN_VOLUMES + ")[0], tf.float64)",
-        shapes=at_least(1, 1, 1, 1),
-        starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
-        padding=PADDINGS,
-        batching=in_batch,
-        reference=spread_means,
-        rtol=1e-6,
-    ),
+)
+
+POOLING_FORMS = (
     _nn(
         "fractional_max_pool",
-        "added_up(in_random_cells(tf.raw_ops.FractionalMaxPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}).output, {count})[0]",
+        lambda x, *, count, overlapping, pseudo: added_up(
+            in_random_cells(tf.raw_ops.FractionalMaxPool, multiples(x, count), overlapping, pseudo).output, count
+        ),
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
-        batching=in_batch,
+        in_batch=True,
         overlapping=BOOL,
         pseudo=BOOL,
         count=COUNTS,
@@ -348,41 +251,40 @@ POOLING = (
     ),
     _nn(
         "fractional_avg_pool",
-        "added_up(in_random_cells(tf.raw_ops.FractionalAvgPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}).output, {count})[0]",
+        lambda x, *, count, overlapping, pseudo: added_up(
+            in_random_cells(tf.raw_ops.FractionalAvgPool, multiples(x, count), overlapping, pseudo).output, count
+        ),
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
-        batching=in_batch,
+        in_batch=True,
         overlapping=BOOL,
         pseudo=BOOL,
         count=COUNTS,
     ),
     _nn(
         "max_pool2d_padded",
-        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, [[0, 0], [1, {below}], [0, 1], [0, 0]])[0]",
+        lambda x, *, stride, below: tf.nn.max_pool2d(x, 2, stride, [[0, 0], [1, below], [0, 1], [0, 0]]),
         "MaxPool",
         shapes=at_least(2, 2, 1),
         starts=IMAGES,
-        batching=in_batch,
+        in_batch=True,
         stride=STRIDES,
         below=(0, 1),
         kinks=_padded_ties,
     ),
-    *(
-        _nn(
-            f"{kind}_pool2d_unequal",
-            f"added_up(tf.nn.{kind}_pool2d(multiples({{0}}[tf.newaxis], {{count}}), "
-            "{ksize}, {stride}, {padding}), {count})[0]",
-            gradient,
-            shapes=at_least(3, 3, 1),
-            starts=((3, 3, 1), (4, 3, 2)),
-            batching=in_batch,
-            ksize=((3, 3), (1, 2), (3, 1)),
-            stride=((1, 1), (2, 1), (1, 3)),
-            padding=PADDINGS,
-            count=COUNTS,
-            kinks=kinks,
-        )
-        for kind, gradient, kinks in (("avg", "AvgPool", None), ("max", "MaxPool", window_ties))
+    _unequal(
+        "avg_pool2d_unequal",
+        lambda x, *, ksize, stride, padding, count: added_up(
+            tf.nn.avg_pool2d(multiples(x, count), ksize, stride, padding), count
+        ),
+        "AvgPool",
+    ),
+    _unequal(
+        "max_pool2d_unequal",
+        lambda x, *, ksize, stride, padding, count: added_up(
+            tf.nn.max_pool2d(multiples(x, count), ksize, stride, padding), count
+        ),
+        "MaxPool",
+        kinks=window_ties,
     ),
 )

@@ -13,15 +13,17 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.language import float32, operation, tf
 from gradcheck.hunt.catalogue.shapes import ranked, vector
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Interval, OpSpec
+from gradcheck.hunt.catalogue.tensorflow_1 import in_tensorflow_1
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Formula, Interval, OpSpec
 
 _quantization = partial(operation, "quantization")
-CENTRE = "{0}[:1]"
 
 
-def _straight(name: str, source: str, gradient: str = "", meant: str = "{0}", **fields: Any) -> OpSpec:
+def _straight(
+    name: str, source: Formula, gradient: str = "", meant: Formula = lambda x, **_: x, **fields: Any
+) -> OpSpec:
     """An operation whose gradient is that of `meant`."""
-    reference = f"{source.replace('{0}', CENTRE)} + {meant} - {meant.replace('{0}', CENTRE)}"
+    reference: Formula = lambda x, **ways: source(x[:1], **ways) + meant(x, **ways) - meant(x[:1], **ways)
     return _quantization(name, source, gradient, reference=reference, **fields)
 
 
@@ -83,25 +85,18 @@ def _nudged_ends(x: Array, below: Array, high: Array, bits: int, narrow: bool) -
     return np.asarray(np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step)))
 
 
-def _of_own_range(version: str) -> OpSpec:
-    given = "input={0}, input_min=0.0, input_max=0.0, range_given=False" + ", num_bits=8" * (version == "V3")
-    return _straight(
-        f"quantize_and_dequantize_{version.lower()}_of_own_range",
-        f"tf.raw_ops.QuantizeAndDequantize{version}({given})",
-        shapes=vector,
-        looped=True,
-    )
-
-
+_of_own_range = partial(_straight, shapes=vector, looped=True)
 SIGNED, ROUNDINGS = (True, False), ("HALF_TO_EVEN", "HALF_UP")
 
 QUANTIZATION = (
     # 255 steps of 1/128: nudging leaves the first ends as they are. It moves the second ones to -0.75 and 1.5.
     _straight(
         "fake_quant_with_min_max_args",
-        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), *{way}), tf.float64)",
+        lambda x, *, way: tf.cast(
+            tf.quantization.fake_quant_with_min_max_args(tf.cast(x, tf.float32), *way), tf.float64
+        ),
         "FakeQuantWithMinMaxArgs",
-        "tf.clip_by_value({0}, *nudged(*{way}))",
+        lambda x, *, way: tf.clip_by_value(x, *nudged(*way)),
         way=((-1.0, 0.9921875, 8, False), (-1.0, 1.25, 2, False), (-0.75, 1.5, 3, True)),
         kinks=lambda x, way: np.min([np.abs(x - end) for end in nudged(*way)], axis=0),
         rtol=1e-6,
@@ -125,34 +120,54 @@ QUANTIZATION = (
     # before pass gradients through everywhere, and that 0 outside is new with it.
     _straight(
         "quantize_and_dequantize_v1",
-        "in_tensorflow_1(lambda x: tf.raw_ops.QuantizeAndDequantize(input=x, signed_input={signed}, "
-        "input_min=-1.0 * {signed}, input_max=1.0, range_given=True), {0}, producer=21)",
+        lambda x, *, signed: in_tensorflow_1(
+            lambda x: tf.raw_ops.QuantizeAndDequantize(
+                input=x, signed_input=signed, input_min=-1.0 * signed, input_max=1.0, range_given=True
+            ),
+            x,
+            producer=21,
+        ),
         "QuantizeAndDequantize",
         signed=SIGNED,
         modes=(),
     ),
     _straight(
         "quantize_and_dequantize_v2",
-        "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0 * {signed}, input_max=1.0, range_given=True, "
-        "signed_input={signed}, round_mode={rounding}, narrow_range={narrow})",
+        lambda x, *, signed, rounding, narrow: tf.raw_ops.QuantizeAndDequantizeV2(
+            input=x,
+            input_min=-1.0 * signed,
+            input_max=1.0,
+            range_given=True,
+            signed_input=signed,
+            round_mode=rounding,
+            narrow_range=narrow,
+        ),
         signed=SIGNED,
         rounding=ROUNDINGS,
         narrow=BOOL,
     ),
     _straight(
         "quantize_and_dequantize_v3",
-        "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-1.0 * {signed}, input_max=1.0, range_given=True, "
-        "num_bits=8, signed_input={signed}, narrow_range={narrow})",
+        lambda x, *, signed, narrow: tf.raw_ops.QuantizeAndDequantizeV3(
+            input=x,
+            input_min=-1.0 * signed,
+            input_max=1.0,
+            range_given=True,
+            num_bits=8,
+            signed_input=signed,
+            narrow_range=narrow,
+        ),
         shapes=ranked,
         signed=SIGNED,
         narrow=BOOL,
     ),
     _straight(
         "quantize_and_dequantize_v4",
-        "tf.quantization.quantize_and_dequantize_v2({0}, -1.0 * {signed}, 1.0, signed_input={signed}, "
-        "range_given=True, round_mode={rounding}, narrow_range={narrow})",
+        lambda x, *, signed, rounding, narrow: tf.quantization.quantize_and_dequantize_v2(
+            x, -1.0 * signed, 1.0, signed_input=signed, range_given=True, round_mode=rounding, narrow_range=narrow
+        ),
         "QuantizeAndDequantizeV4",
-        "tf.clip_by_value({0}, -1.0 * {signed}, 1.0)",
+        lambda x, *, signed, **_: tf.clip_by_value(x, -1.0 * signed, 1.0),
         signed=SIGNED,
         rounding=ROUNDINGS,
         narrow=BOOL,
@@ -161,13 +176,22 @@ QUANTIZATION = (
     # Every value lies in the range that is found. With an axis the kernel of version 4 takes no range on the CPU.
     _straight(
         "quantize_and_dequantize_of_own_range",
-        "tf.quantization.quantize_and_dequantize_v2({0}, 0.0, 0.0, range_given=False)",
+        lambda x: tf.quantization.quantize_and_dequantize_v2(x, 0.0, 0.0, range_given=False),
         "QuantizeAndDequantizeV4",
         shapes=vector,
         looped=True,
     ),
-    *map(_of_own_range, ("V2", "V3")),
-    _straight("grad_pass_through", "tf.grad_pass_through(tf.round)({0})"),
+    _of_own_range(
+        "quantize_and_dequantize_v2_of_own_range",
+        lambda x: tf.raw_ops.QuantizeAndDequantizeV2(input=x, input_min=0.0, input_max=0.0, range_given=False),
+    ),
+    _of_own_range(
+        "quantize_and_dequantize_v3_of_own_range",
+        lambda x: tf.raw_ops.QuantizeAndDequantizeV3(
+            input=x, input_min=0.0, input_max=0.0, range_given=False, num_bits=8
+        ),
+    ),
+    _straight("grad_pass_through", lambda x: tf.grad_pass_through(tf.round)(x)),
     _quantization(
         "fake_quant_per_channel",
         fake_quantized_by_channel,

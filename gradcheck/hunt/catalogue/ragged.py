@@ -9,10 +9,10 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Shapes
+from gradcheck.hunt.opspec import BOOL, Formula, Shapes
 
 # The second row is empty; the leading dimension of points follows the values.
-ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
+ragged_rows: Formula = lambda values: tf.RaggedTensor.from_row_splits(values, [0, 2, 2, 3])
 
 
 def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
@@ -22,14 +22,14 @@ def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
 
 
 def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
-    """The dense form of `ROWS` at every point."""
+    """The dense form of `ragged_rows` at every point."""
     first, second, third = tf.unstack(values, axis=1)
     none = filled(values, default)
     rows = [[first, second], [none, none], [third, none]]
     return tf.stack([tf.stack(row, 1) for row in rows], 1)
 
 
-NESTED = "tf.RaggedTensor.from_nested_row_splits({0}, ([0, 1, 1, 3], [0, 2, 2, 3]))"
+ragged_matrices: Formula = lambda values: tf.RaggedTensor.from_nested_row_splits(values, ([0, 1, 1, 3], [0, 2, 2, 3]))
 """The second matrix is empty, and a row of the third."""
 
 
@@ -48,7 +48,7 @@ def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
 
 
 def padded_matrices(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
-    """The dense form of `NESTED` at every point."""
+    """The dense form of `ragged_matrices` at every point."""
     first, second, third = tf.unstack(values, axis=1)
     none = filled(values, default)
     matrices = [[[first, second], [none] * 2], [[none] * 2] * 2, [[none] * 2, [third, none]]]
@@ -65,40 +65,42 @@ _ragged = partial(operation, "ragged", shapes=vector, when=lambda shape: shape[0
 RAGGED = (
     _ragged(
         "ragged_to_tensor",
-        f"{ROWS}.to_tensor({{1}})",
+        lambda values, default: ragged_rows(values).to_tensor(default),
         "RaggedTensorToTensor",
         batched=padded_rows,
         others=_defaults,
     ),
     _ragged(
         "ragged_gather",
-        f"tf.gather({ROWS}, [0, 0, 2, 1]).values",
+        lambda values: tf.gather(ragged_rows(values), [0, 0, 2, 1]).values,
         "RaggedGather",
-        batched="tf.gather({0}, [0, 1, 0, 1, 2], axis=1)",
+        batched=lambda values: tf.gather(values, [0, 1, 0, 1, 2], axis=1),
     ),
     _ragged(
         "ragged_gather_nested",
-        f"tf.gather({NESTED}, {{rows}}).flat_values",
+        lambda values, *, rows: tf.gather(ragged_matrices(values), rows).flat_values,
         "RaggedGather",
-        batched="tf.gather({0}, [at for row in {rows} for at in ([0, 1], [], [2])[row]], axis=1)",
+        batched=lambda values, *, rows: tf.gather(
+            values, [at for row in rows for at in ([0, 1], [], [2])[row]], axis=1
+        ),
         rows=((2, 0, 0, 1), (0, 2), (0,), (2, 2)),
     ),
     _ragged(
         "ragged_to_tensor_nested",
-        f"{NESTED}.to_tensor({{1}})",
+        lambda values, default: ragged_matrices(values).to_tensor(default),
         "RaggedTensorToTensor",
         batched=padded_matrices,
         others=_defaults,
     ),
     _ragged(
         "ragged_to_sparse",
-        f"{ROWS}.to_sparse().values",
+        lambda values: ragged_rows(values).to_sparse().values,
         "RaggedTensorToSparse",
-        batched="tf.reshape({0}, [{0}.shape[0], -1])",
+        batched=lambda values: tf.reshape(values, [values.shape[0], -1]),
     ),
     _ragged(
         "ragged_to_variant",
-        "in_variants({0}, {lists}, {ragged})",
+        lambda values, *, lists, ragged: in_variants(values, lists, ragged),
         "RaggedTensorToVariant RaggedTensorFromVariant",
         batched=lambda x, *, lists, ragged: x,
         lists=BOOL,
@@ -106,12 +108,15 @@ RAGGED = (
     ),
     _ragged(
         "ragged_fill_empty_rows",
-        "tf.raw_ops.RaggedFillEmptyRows(value_rowids=np.int64([0, 0, 2]), values={0}, nrows=np.int64(3), "
-        "default_value={1}).output_values",
+        lambda values, default: (
+            tf.raw_ops.RaggedFillEmptyRows(
+                value_rowids=np.array([0, 0, 2], np.int64), values=values, nrows=np.int64(3), default_value=default
+            ).output_values
+        ),
         "RaggedFillEmptyRows",
         when=lambda shape: shape == (3,),
         others=lambda _shape: [((),)],
         starts=((3,),),
-        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
+        batched=lambda values, default: tf.concat([values[:, :2], default[:, tf.newaxis], values[:, 2:]], axis=1),
     ),
 )

@@ -43,24 +43,24 @@ def moved_normal_sample(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, h
     return z + (quantile - quantile[:1])
 
 
-BETWEEN_BOUNDS = "(tf.zeros_like({0}) + 0.5, tf.zeros_like({0}) + 1.5, {0}, {1})"
-
 RANDOM = (
     _random(
         "stateless_gamma",
-        "tf.random.stateless_gamma({0}.shape, [1, 2], {0}, dtype=tf.float64)",
+        lambda a: tf.random.stateless_gamma(a.shape, [1, 2], a, dtype=tf.float64),
         "StatelessRandomGammaV3",
         Interval(0.5, 8.0),
-        reference="moved_gamma_sample("
-        "tf.random.stateless_gamma({0}[0].shape, [1, 2], {0}[0], dtype=tf.float64)[tf.newaxis], {0})",
+        reference=lambda a: moved_gamma_sample(
+            tf.random.stateless_gamma(a[0].shape, [1, 2], a[0], dtype=tf.float64)[tf.newaxis], a
+        ),
     ),
     _random(
         "stateless_gamma_v2",
-        "tf.raw_ops.StatelessRandomGammaV2(shape={0}.shape, seed=[1, 2], alpha={0})",
+        lambda a: tf.raw_ops.StatelessRandomGammaV2(shape=a.shape, seed=[1, 2], alpha=a),
         "StatelessRandomGammaV2",
         Interval(0.5, 8.0),
-        reference="moved_gamma_sample("
-        "tf.raw_ops.StatelessRandomGammaV2(shape={0}[0].shape, seed=[1, 2], alpha={0}[0])[tf.newaxis], {0})",
+        reference=lambda a: moved_gamma_sample(
+            tf.raw_ops.StatelessRandomGammaV2(shape=a[0].shape, seed=[1, 2], alpha=a[0])[tf.newaxis], a
+        ),
     ),
     _vector(
         "stateless_truncated_normal",
@@ -75,11 +75,11 @@ RANDOM = (
     ),
     _vector(
         "stateless_truncated_normal_of_bounds",
-        f"truncated_normal{BETWEEN_BOUNDS}",
+        lambda low, high: truncated_normal(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high),
         "StatelessParameterizedTruncatedNormal",
         Interval(-4.0, -1.0),
         Interval(1.0, 4.0),
         others=alike,
-        reference=f"moved_normal_sample{BETWEEN_BOUNDS}",
+        reference=lambda low, high: moved_normal_sample(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high),
     ),
 )

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties
-from gradcheck.hunt.catalogue.language import along_axis, operation, tf
+from gradcheck.hunt.catalogue.language import along_axis, operation, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import POSITIVE, Indices, Interval
@@ -32,23 +32,23 @@ def _counts(shape: Shape) -> tuple[tuple[int, ...], ...]:
 REARRANGEMENTS = (
     _along(
         "sort",
-        "tf.sort({0}, axis={axis}, direction={direction})",
+        lambda x, *, axis, direction: tf.sort(x, axis=axis, direction=direction),
         "TopKV2",
         direction=("ASCENDING", "DESCENDING"),
         kinks=ties,
     ),
-    _along("repeat", "tf.repeat({0}, {count}, axis={axis})", "Reshape", count=(2, 1, 3)),
-    _array("repeat_unequally", "tf.repeat({0}, {counts}, axis=-1)", "GatherV2", counts=_counts),
+    _along("repeat", lambda x, *, count, axis: tf.repeat(x, count, axis=axis), "Reshape", count=(2, 1, 3)),
+    _array("repeat_unequally", lambda x, *, counts: tf.repeat(x, counts, axis=-1), "GatherV2", counts=_counts),
     _array(
         "boolean_mask",
-        "tf.boolean_mask({0}, [row in {rows} for row in range({0}.shape[0])])",
+        lambda x, *, rows: tf.boolean_mask(x, [row in rows for row in range(x.shape[0])]),
         "GatherV2",
-        batched="tf.boolean_mask({0}, [row in {rows} for row in range({0}.shape[1])], axis=1)",
+        batched=lambda x, *, rows: tf.boolean_mask(x, [row in rows for row in range(x.shape[1])], axis=1),
         rows=lambda shape: Indices(2, shape[0]),
     ),
     _array(
         "boolean_mask_in_a_row",
-        "traced(masked_in_a_row)({0}, {odd})",
+        lambda x, *, odd: traced(masked_in_a_row)(x, odd),
         "GatherV2 Reshape",
         looped=True,
         when=lambda shape: len(shape) > 1,
@@ -57,28 +57,30 @@ REARRANGEMENTS = (
     ),
     _array(
         "boolean_mask_of_matrix",
-        "tf.boolean_mask({0}, [[(row + column) % 2 == {odd} for column in range({0}.shape[1])] "
-        "for row in range({0}.shape[0])])",
+        lambda x, *, odd: tf.boolean_mask(
+            x, [[(row + column) % 2 == odd for column in range(x.shape[1])] for row in range(x.shape[0])]
+        ),
         "GatherV2",
-        batched="tf.boolean_mask({0}, [[(row + column) % 2 == {odd} for column in range({0}.shape[2])] "
-        "for row in range({0}.shape[1])], axis=1)",
+        batched=lambda x, *, odd: tf.boolean_mask(
+            x, [[(row + column) % 2 == odd for column in range(x.shape[2])] for row in range(x.shape[1])], axis=1
+        ),
         when=lambda shape: len(shape) > 1,
         starts=((2, 2), (2, 3), (2, 2, 2)),
         odd=(0, 1),
     ),
     _array(
         "linspace",
-        "tf.linspace({0}, {1}, {count}, axis={axis})",
+        lambda x, y, *, count, axis: tf.linspace(x, y, count, axis=axis),
         "Sub AddV2",
         shapes=lambda shape: [(shape, shape)],
         starts=((), (2,), (2, 2)),
-        batched="tf.linspace({0}, {1}, {count}, axis={axis} + ({axis} >= 0))",
+        batched=lambda x, y, *, count, axis: tf.linspace(x, y, count, axis=axis + (axis >= 0)),
         count=(3, 2, 1, 5),
         axis=(-1, 0),
     ),
     _array(
         "meshgrid",
-        "tf.add_n(tf.meshgrid({0}, {1}, indexing={indexing}))",
+        lambda x, y, *, indexing: tf.add_n(tf.meshgrid(x, y, indexing=indexing)),
         "Mul Reshape",
         looped=True,
         when=lambda shape: len(shape) == 1,
@@ -88,43 +90,43 @@ REARRANGEMENTS = (
     ),
     _array(
         "saturate_cast",
-        "tf.cast(tf.saturate_cast({0}, tf.float32), tf.float64)",
+        lambda x: tf.cast(tf.saturate_cast(x, tf.float32), tf.float64),
         "Cast",
         shapes=lambda shape: [(shape,)],
         rtol=1e-7,
     ),
-    _math("lbeta", "tf.math.lbeta({0})", "Lgamma Sum", POSITIVE, shapes=vector, starts=STARTS),
-    _math("erfcinv", "tf.math.erfcinv({0})", "Ndtri", Interval(0.0, 2.0)),
-    _math("polyval", "tf.math.polyval([{0}, {1}, 2.0 * {0}], {1})", "Mul AddV2", others=alike),
-    _math("reciprocal_no_nan", "tf.math.reciprocal_no_nan({0})", "DivNoNan", singular=at_zero),
+    _math("lbeta", lambda x: tf.math.lbeta(x), "Lgamma Sum", POSITIVE, shapes=vector, starts=STARTS),
+    _math("erfcinv", lambda x: tf.math.erfcinv(x), "Ndtri", Interval(0.0, 2.0)),
+    _math("polyval", lambda x, y: tf.math.polyval([x, y, 2.0 * x], y), "Mul AddV2", others=alike),
+    _math("reciprocal_no_nan", lambda x: tf.math.reciprocal_no_nan(x), "DivNoNan", singular=at_zero),
     _math(
         "normal_sample",
-        "tf.random.stateless_normal({0}.shape, [1, 2], {0}, {1}, tf.float64)",
+        lambda x, y: tf.random.stateless_normal(x.shape, [1, 2], x, y, tf.float64),
         "Mul AddV2",
         looped=True,
         others=alike,
     ),
     _math(
         "truncated_normal_sample",
-        "tf.random.stateless_truncated_normal({0}.shape, [1, 2], {0}, {1}, tf.float64)",
+        lambda x, y: tf.random.stateless_truncated_normal(x.shape, [1, 2], x, y, tf.float64),
         "Mul AddV2",
         looped=True,
         others=alike,
     ),
     _math(
         "uniform_sample",
-        "tf.random.stateless_uniform({0}.shape, [1, 2], {0}, {1}, tf.float64)",
+        lambda x, y: tf.random.stateless_uniform(x.shape, [1, 2], x, y, tf.float64),
         "Mul AddV2 Sub",
         looped=True,
         others=alike,
     ),
-    _math("nextafter", "tf.math.nextafter({0}, {1})", "NextAfter", broadcasts=True, shapes=broadcasting),
+    _math("nextafter", lambda x, y: tf.math.nextafter(x, y), "NextAfter", broadcasts=True, shapes=broadcasting),
     operation(
         "nn",
         "approx_max_k",
-        "tf.cast(tf.nn.approx_max_k(tf.cast({0}, tf.float32), {k})[0], tf.float64)",
+        lambda x, *, k: tf.cast(tf.nn.approx_max_k(tf.cast(x, tf.float32), k)[0], tf.float64),
         "ApproxTopK",
-        reference="tf.math.top_k({0}, {k}).values",
+        reference=lambda x, *, k: tf.math.top_k(x, k).values,
         rtol=1e-6,
         shapes=vector,
         starts=((2,), (3,), (2, 3)),

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
-from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.shapes import (
     alike,
     axes,
@@ -58,34 +58,57 @@ def _flags(one: Shape, other: Shape) -> list[tuple[str, ...]]:
 
 
 REDUCTIONS = (
-    _row("reduce_sum", "tf.reduce_sum({0}, axis=-1)", "Sum"),
-    _reduction("sum_over_axis", "tf.reduce_sum({0}, axis={axis}, keepdims={keepdims})", "Sum"),
-    _reduction("reduce_mean", "tf.reduce_mean({0}, axis={axis}, keepdims={keepdims})", "Mean"),
-    _reduction("reduce_prod", "tf.reduce_prod({0}, axis={axis}, keepdims={keepdims})", "Prod"),
-    _reduction("reduce_max", "tf.reduce_max({0}, axis={axis}, keepdims={keepdims})", "Max", kinks=ties_of_largest),
-    _reduction("reduce_min", "tf.reduce_min({0}, axis={axis}, keepdims={keepdims})", "Min", kinks=ties_of_smallest),
+    _row("reduce_sum", lambda x: tf.reduce_sum(x, axis=-1), "Sum"),
+    _reduction("sum_over_axis", lambda x, *, axis, keepdims: tf.reduce_sum(x, axis=axis, keepdims=keepdims), "Sum"),
+    _reduction("reduce_mean", lambda x, *, axis, keepdims: tf.reduce_mean(x, axis=axis, keepdims=keepdims), "Mean"),
+    _reduction("reduce_prod", lambda x, *, axis, keepdims: tf.reduce_prod(x, axis=axis, keepdims=keepdims), "Prod"),
+    _reduction(
+        "reduce_max",
+        lambda x, *, axis, keepdims: tf.reduce_max(x, axis=axis, keepdims=keepdims),
+        "Max",
+        kinks=ties_of_largest,
+    ),
+    _reduction(
+        "reduce_min",
+        lambda x, *, axis, keepdims: tf.reduce_min(x, axis=axis, keepdims=keepdims),
+        "Min",
+        kinks=ties_of_smallest,
+    ),
     _reduction(
         "reduce_euclidean_norm",
-        "tf.math.reduce_euclidean_norm({0}, axis={axis}, keepdims={keepdims})",
+        lambda x, *, axis, keepdims: tf.math.reduce_euclidean_norm(x, axis=axis, keepdims=keepdims),
         "EuclideanNorm",
         kinks=norms,
     ),
     _reduction(
-        "reduce_logsumexp", "tf.reduce_logsumexp({0}, axis={axis}, keepdims={keepdims})", "Exp Log Sum", terms=1.0
+        "reduce_logsumexp",
+        lambda x, *, axis, keepdims: tf.reduce_logsumexp(x, axis=axis, keepdims=keepdims),
+        "Exp Log Sum",
+        terms=1.0,
     ),
-    _reduction("reduce_variance", "tf.math.reduce_variance({0}, axis={axis}, keepdims={keepdims})", "Mean Square Sub"),
-    _accumulation("cumsum", "tf.cumsum({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumsum"),
-    _accumulation("cumprod", "tf.math.cumprod({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumprod"),
+    _reduction(
+        "reduce_variance",
+        lambda x, *, axis, keepdims: tf.math.reduce_variance(x, axis=axis, keepdims=keepdims),
+        "Mean Square Sub",
+    ),
+    _accumulation(
+        "cumsum", lambda x, *, exclusive, reverse: tf.cumsum(x, axis=-1, exclusive=exclusive, reverse=reverse), "Cumsum"
+    ),
+    _accumulation(
+        "cumprod",
+        lambda x, *, exclusive, reverse: tf.math.cumprod(x, axis=-1, exclusive=exclusive, reverse=reverse),
+        "Cumprod",
+    ),
     _nonempty(
         "cumulative_logsumexp",
-        "tf.math.cumulative_logsumexp({0}, axis=-1, reverse={reverse})",
+        lambda x, *, reverse: tf.math.cumulative_logsumexp(x, axis=-1, reverse=reverse),
         "CumulativeLogsumexp",
         reverse=BOOL,
     ),
-    _matrix("matmul", "{0} @ {1}", "BatchMatMulV2 MatMul", broadcasts=True, shapes=matmul),
+    _matrix("matmul", lambda x, y: x @ y, "BatchMatMulV2 MatMul", broadcasts=True, shapes=matmul),
     _matrix(
         "matmul_transposed",
-        "tf.matmul({0}, {1}, **dict.fromkeys({flags}, True))",
+        lambda x, y, *, flags: tf.matmul(x, y, **dict.fromkeys(flags, True)),
         "BatchMatMulV2 MatMul",
         broadcasts=True,
         others=lambda shape: (*_factors(shape), *_factors(shape[-2:] if shape[:-2] else (2, *shape))),
@@ -93,19 +116,21 @@ REDUCTIONS = (
     ),
     _matrix(
         "batch_matmul",
-        "tf.raw_ops.BatchMatMul(x={0}, y={1}, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
+        lambda x, y, *, adjoint: tf.raw_ops.BatchMatMul(x=x, y=y, adj_x="a" in adjoint, adj_y="b" in adjoint),
         others=_factors,
         adjoint=transpositions,
     ),
     _matrix(
         "batch_matmul_v3",
-        "tf.raw_ops.BatchMatMulV3(x={0}, y={1}, Tout={0}.dtype, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
+        lambda x, y, *, adjoint: tf.raw_ops.BatchMatMulV3(
+            x=x, y=y, Tout=x.dtype, adj_x="a" in adjoint, adj_y="b" in adjoint
+        ),
         others=_factors,
         adjoint=transpositions,
     ),
     _row(
         "cross",
-        "tf.linalg.cross({0}, {1})",
+        lambda x, y: tf.linalg.cross(x, y),
         "Cross",
         when=lambda shape: shape[-1] == 3,
         others=alike,
@@ -113,32 +138,32 @@ REDUCTIONS = (
     ),
     _nonempty(
         "take_argmax",
-        "tf.reduce_sum({0} * tf.one_hot(tf.argmax({0}, axis=-1), {0}.shape[-1], dtype=tf.float64), axis=-1)",
+        lambda x: tf.reduce_sum(x * tf.one_hot(tf.argmax(x, axis=-1), x.shape[-1], dtype=tf.float64), axis=-1),
         "Mul Sum",
         kinks=ties_of_largest,
     ),
     _scan(
         "cumsum_over_axis",
-        "tf.cumsum({0}, axis={axis}, exclusive={exclusive}, reverse={reverse})",
+        lambda x, *, axis, exclusive, reverse: tf.cumsum(x, axis=axis, exclusive=exclusive, reverse=reverse),
         "Cumsum",
         exclusive=BOOL,
     ),
     _scan(
         "cumprod_over_axis",
-        "tf.math.cumprod({0}, axis={axis}, exclusive={exclusive}, reverse={reverse})",
+        lambda x, *, axis, exclusive, reverse: tf.math.cumprod(x, axis=axis, exclusive=exclusive, reverse=reverse),
         "Cumprod",
         exclusive=BOOL,
     ),
     _scan(
         "cumulative_logsumexp_over_axis",
-        "tf.math.cumulative_logsumexp({0}, axis={axis}, reverse={reverse})",
+        lambda x, *, axis, reverse: tf.math.cumulative_logsumexp(x, axis=axis, reverse=reverse),
         "CumulativeLogsumexp",
         when=all,
     ),
     # Of no element the logarithm is that of 0, which is no number.
     _scan(
         "exclusive_logsumexp",
-        "tf.exp(tf.math.cumulative_logsumexp({0}, axis={axis}, exclusive=True, reverse={reverse}))",
+        lambda x, *, axis, reverse: tf.exp(tf.math.cumulative_logsumexp(x, axis=axis, exclusive=True, reverse=reverse)),
         "CumulativeLogsumexp Exp",
         when=all,
     ),
@@ -173,7 +198,7 @@ _ordering = partial(operation, "nn", when=lambda shape: shape[-1:] > (0,))
 ORDERING = (
     _ordering(
         "top_k",
-        "tf.math.top_k({0}, {k}).values",
+        lambda x, *, k: tf.math.top_k(x, k).values,
         "TopKV2",
         k=lambda shape: range(1, shape[-1] + 1),
         kinks=lambda x, k: -np.diff(-np.sort(-x))[..., :k],
@@ -181,24 +206,25 @@ ORDERING = (
     # In no certain order, hence the sums.
     _ordering(
         "top_k_unsorted",
-        "tf.reduce_sum(tf.math.top_k({0}, {k}, sorted=False).values, -1)",
+        lambda x, *, k: tf.reduce_sum(tf.math.top_k(x, k, sorted=False).values, -1),
         "TopKV2",
         k=lambda shape: range(1, shape[-1] + 1),
         kinks=lambda x, k: -np.diff(-np.sort(-x))[..., k - 1 : k],
     ),
     _ordering(
         "nth_element",
-        "tf.raw_ops.NthElement(input={0}, n={n}, reverse={reverse})",
+        lambda x, *, n, reverse: tf.raw_ops.NthElement(input=x, n=n, reverse=reverse),
         n=lambda shape: range(shape[-1]),
         reverse=BOOL,
         kinks=_nth_ties,
     ),
     _ordering(
         "isotonic_regression",
-        "tf.nn.isotonic_regression({0}, decreasing={decreasing})[0]",
+        lambda x, *, decreasing: tf.nn.isotonic_regression(x, decreasing=decreasing)[0],
         "IsotonicRegression",
-        batched="tf.reshape(tf.nn.isotonic_regression(tf.reshape({0}, [-1, {0}.shape[-1]]), "
-        "decreasing={decreasing})[0], {0}.shape)",
+        batched=lambda x, *, decreasing: tf.reshape(
+            tf.nn.isotonic_regression(tf.reshape(x, [-1, x.shape[-1]]), decreasing=decreasing)[0], x.shape
+        ),
         decreasing=BOOL,
         kinks=_pooling_ties,
     ),

@@ -5,42 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
 from gradcheck.hunt.catalogue.distances import between
-from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
+from gradcheck.hunt.catalogue.language import behind_points, operation, rows_first, tf
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, reduced, transpositions, vector
+from gradcheck.hunt.catalogue.sparse_products import (
+    multiplied_dense,
+    multiplied_in_function,
+    multiplied_with_zeros,
+    products_of_patterns,
+)
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, OpSpec, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Formula, Indices, OpSpec, Shapes
 
-MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
-OTHER = MATRIX.replace("{0}", "{1}")
-CSR = "tf.raw_ops.DenseToCSRSparseMatrix(dense_input={0}, indices=[[0, 0], [0, 2], [1, 0]])"
-TRANSPOSED = (
-    "tf.raw_ops.CSRSparseMatrixToDense(sparse_input=tf.raw_ops.SparseMatrixTranspose("
-    f"input={CSR.replace('{0}', '{{0}}')}, conjugate={{{{conjugate}}}}, type=tf.{{0}}), type=tf.{{0}})"
+matrix: Formula = lambda values: tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], values, [2, 3])
+compressed_matrix: Formula = lambda x: tf.raw_ops.DenseToCSRSparseMatrix(
+    dense_input=x, indices=[[0, 0], [0, 2], [1, 0]]
+)
+transposed: Formula = lambda x, conjugate, dtype: tf.raw_ops.CSRSparseMatrixToDense(
+    sparse_input=tf.raw_ops.SparseMatrixTranspose(input=x, conjugate=conjugate, type=dtype), type=dtype
 )
 
 MATRICES = ((2, 3), (1, 2, 3), (2, 2, 3))
 
 _sparse = partial(operation, "sparse")
+_of_values = partial(_sparse, when=lambda shape: shape == (3,), starts=((3,),))
+_of_matrix = partial(_sparse, when=lambda shape: shape == (2, 3), starts=((2, 3),))
 
 
-def _stacked(source: str) -> str:
-    """The text for the matrices of all points as one sparse tensor of rank 3; of values, a row for each."""
-    for matrix, stack in ((MATRIX, "stacked({0})"), (CSR, "compressed({0})")):
-        source = source.replace(matrix, stack)
-    return f"rows_of_values({source.removesuffix('.values')})" if source.endswith(".values") else source
-
-
-_of_values = partial(_sparse, batching=_stacked, when=lambda shape: shape == (3,), starts=((3,),))
-_of_matrix = partial(_sparse, batching=_stacked, when=lambda shape: shape == (2, 3), starts=((2, 3),))
-
-
-def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
+def _segments(name: str, fold: Formula, gradient: str) -> OpSpec:
     return _sparse(
-        f"sparse_segment_{fold}" + (f"_of_{count}" if count else ""),
-        f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}, {count}, sparse_gradient={{sparse_gradient}})",
+        f"sparse_segment_{name}",
+        lambda x, *, indices, segments, sparse_gradient: fold(x, indices, segments, sparse_gradient),
         gradient,
         batching=rows_first,
         shapes=vector,
@@ -79,55 +74,6 @@ def of_matrices(dense: tf.Tensor) -> tf.Tensor:
 def rows_of_values(matrices: tf.SparseTensor) -> tf.Tensor:
     """The values of the matrices of all points, a row for each."""
     return tf.reshape(matrices.values, [matrices.shape[0], -1])
-
-
-def compressed_pattern(matrix: tf.Tensor) -> tf.Tensor:
-    """The values at the pattern's places of a matrix (2, 3), or at the transposed pattern's of one (3, 2)."""
-    wide = matrix.shape[0] == 2
-    places = [[0, 0], [0, 2], [1, 0]] if wide else [[0, 0], [0, 1], [2, 0]]
-    return tf.raw_ops.DenseToCSRSparseMatrix(dense_input=matrix, indices=places)
-
-
-def multiplied(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    a, b = compressed_pattern(x), compressed_pattern(y)
-    product = tf.raw_ops.SparseMatrixSparseMatMul(a=a, b=b, type=x.dtype, **dict.fromkeys(options, True))
-    return tf.raw_ops.CSRSparseMatrixToDense(sparse_input=product, type=x.dtype)
-
-
-def gradient_of_product(x: tf.Tensor, y: tf.Tensor, cotangent: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    with tf.GradientTape() as tape:
-        tape.watch([x, y])
-        product = multiplied(x, y, options=options)
-    return tape.gradient(product, [x, y], cotangent)
-
-
-def multiplied_in_function(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    """The product with a gradient that is taken inside of a function: elsewhere the registered one throws."""
-
-    @tf.custom_gradient
-    def product(x, y):  # type: ignore[no-untyped-def]
-        def gradient(cotangent):  # type: ignore[no-untyped-def]
-            return traced(gradient_of_product)(x, y, cotangent, options=options)
-
-        return multiplied(x, y, options=options), gradient
-
-    return product(x, y)
-
-
-def products_of_patterns(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    """The dense products at all points."""
-    pattern = np.array([[1, 0, 1], [1, 0, 0]])
-    a, b = (dense * (pattern if dense.shape[1] == 2 else pattern.T) for dense in (x, y))
-    return tf.matmul(a, b, **dict.fromkeys(options, True))
-
-
-def multiplied_with_zeros(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    a, b = float32(x, y)
-    return tf.cast(tf.raw_ops.SparseMatMul(a=a, b=b, **dict.fromkeys(options, True)), tf.float64)
-
-
-def multiplied_dense(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
-    return tf.matmul(x, y, transpose_a="transpose_a" in options, transpose_b="transpose_b" in options)
 
 
 def _factors(shape: Shape) -> Shapes:
@@ -183,7 +129,6 @@ _csr_product = partial(
     options=_options,
 )
 
-
 SPARSE = (
     _sparse(
         "sparse_matmul",
@@ -200,106 +145,154 @@ SPARSE = (
     ),
     _sparse(
         "sparse_softmax_cross_entropy",
-        "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.broadcast_to({labels}, {0}.shape[:-1]), logits={0})",
+        lambda x, *, labels: tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=tf.broadcast_to(labels, x.shape[:-1]), logits=x
+        ),
         "SparseSoftmaxCrossEntropyWithLogits",
         shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         labels=lambda shape: Indices(shape[-2], shape[-1]),
         terms=1.0,
     ),
-    _segments("sum", "SparseSegmentSum"),
-    _segments("mean", "SparseSegmentMean"),
-    _segments("sqrt_n", "SparseSegmentSqrtN"),
-    _segments("sum", "SparseSegmentSumWithNumSegments", 4),
-    _segments("mean", "SparseSegmentMeanWithNumSegments", 4),
-    _segments("sqrt_n", "SparseSegmentSqrtNWithNumSegments", 4),
+    _segments(
+        "sum",
+        lambda x, indices, segments, sparse: tf.sparse.segment_sum(x, indices, segments, None, sparse_gradient=sparse),
+        "SparseSegmentSum",
+    ),
+    _segments(
+        "mean",
+        lambda x, indices, segments, sparse: tf.sparse.segment_mean(x, indices, segments, None, sparse_gradient=sparse),
+        "SparseSegmentMean",
+    ),
+    _segments(
+        "sqrt_n",
+        lambda x, indices, segments, sparse: tf.sparse.segment_sqrt_n(
+            x, indices, segments, None, sparse_gradient=sparse
+        ),
+        "SparseSegmentSqrtN",
+    ),
+    _segments(
+        "sum_of_4",
+        lambda x, indices, segments, sparse: tf.sparse.segment_sum(x, indices, segments, 4, sparse_gradient=sparse),
+        "SparseSegmentSumWithNumSegments",
+    ),
+    _segments(
+        "mean_of_4",
+        lambda x, indices, segments, sparse: tf.sparse.segment_mean(x, indices, segments, 4, sparse_gradient=sparse),
+        "SparseSegmentMeanWithNumSegments",
+    ),
+    _segments(
+        "sqrt_n_of_4",
+        lambda x, indices, segments, sparse: tf.sparse.segment_sqrt_n(x, indices, segments, 4, sparse_gradient=sparse),
+        "SparseSegmentSqrtNWithNumSegments",
+    ),
     _of_values(
         "sparse_to_dense",
-        f"tf.sparse.to_dense({MATRIX}, validate_indices={{validated}})",
+        lambda x, *, validated: tf.sparse.to_dense(matrix(x), validate_indices=validated),
         "SparseToDense",
+        batched=lambda x, *, validated: tf.sparse.to_dense(stacked(x), validate_indices=validated),
         validated=(True, False),
     ),
     _of_values(
         "sparse_reduce_sum",
-        f"tf.sparse.reduce_sum({MATRIX}, axis={{axis}}, keepdims={{keepdims}})",
+        lambda x, *, axis, keepdims: tf.sparse.reduce_sum(matrix(x), axis=axis, keepdims=keepdims),
         "SparseReduceSum",
-        batched="tf.sparse.reduce_sum(stacked({0}), behind_points({axis}, stacked({0})), {keepdims})",
+        batched=lambda x, *, axis, keepdims: tf.sparse.reduce_sum(
+            stacked(x), behind_points(axis, stacked(x)), keepdims
+        ),
         axis=reduced((2, 3)),
         keepdims=BOOL,
     ),
-    _of_values("sparse_softmax", f"tf.sparse.softmax({MATRIX}).values", "SparseSoftmax"),
+    _of_values(
+        "sparse_softmax",
+        lambda x: tf.sparse.softmax(matrix(x)).values,
+        "SparseSoftmax",
+        batched=lambda x: rows_of_values(tf.sparse.softmax(stacked(x))),
+    ),
     _of_values(
         "sparse_reorder",
-        "tf.sparse.reorder(tf.sparse.SparseTensor([[1, 0], [0, 2], [0, 0]], {0}, [2, 3])).values",
+        lambda x: tf.sparse.reorder(tf.sparse.SparseTensor([[1, 0], [0, 2], [0, 0]], x, [2, 3])).values,
         "SparseReorder",
-        batched="{0}[:, ::-1]",
+        batched=lambda x: x[:, ::-1],
     ),
     _of_values(
         "sparse_transpose",
-        f"tf.sparse.transpose({MATRIX}).values",
+        lambda x: tf.sparse.transpose(matrix(x)).values,
         "SparseReorder",
         batched=lambda x: rows_of_values(tf.sparse.transpose(stacked(x), [0, 2, 1])),
     ),
     _of_values(
         "sparse_slice",
-        f"tf.sparse.slice({MATRIX}, [0, 0], [1, 3]).values",
+        lambda x: tf.sparse.slice(matrix(x), [0, 0], [1, 3]).values,
         "SparseSlice",
         batched=lambda x: rows_of_values(tf.sparse.slice(stacked(x), [0, 0, 0], [x.shape[0], 1, 3])),
     ),
     _of_values(
         "sparse_fill_empty_rows",
-        "tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], {0}, [3, 3]), {1})[0].values",
+        lambda x, default: (
+            tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], x, [3, 3]), default)[0].values
+        ),
         "SparseFillEmptyRows",
         others=_with(()),
-        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
+        batched=lambda x, default: tf.concat([x[:, :2], default[:, tf.newaxis], x[:, 2:]], axis=1),
     ),
     _of_values(
         "sparse_dense_matmul",
-        f"tf.sparse.sparse_dense_matmul({MATRIX}, {{1}}, *{{adjoints}})",
+        lambda x, y, *, adjoints: tf.sparse.sparse_dense_matmul(matrix(x), y, *adjoints),
         "SparseTensorDenseMatMul",
         others=_either,
-        batched="tf.matmul(tf.sparse.to_dense(stacked({0})), {1}, False, False, *{adjoints})",
+        batched=lambda x, y, *, adjoints: tf.matmul(tf.sparse.to_dense(stacked(x)), y, False, False, *adjoints),
         adjoints=_adjoints,
     ),
-    _of_values("sparse_dense_add", f"tf.sparse.add({MATRIX}, {{1}})", "SparseTensorDenseAdd", others=_with((2, 3))),
+    _of_values(
+        "sparse_dense_add",
+        lambda x, y: tf.sparse.add(matrix(x), y),
+        "SparseTensorDenseAdd",
+        others=_with((2, 3)),
+        batched=lambda x, y: tf.sparse.add(stacked(x), y),
+    ),
     _of_values(
         "sparse_dense_mul",
-        f"({MATRIX} * {{1}}).values",
+        lambda x, y: (matrix(x) * y).values,
         "SparseDenseCwiseMul",
         others=_spread_over_matrix,
-        batched="rows_of_values(stacked({0}) * of_matrices({1}))",
+        batched=lambda x, y: rows_of_values(stacked(x) * of_matrices(y)),
     ),
     _of_values(
         "sparse_dense_cwise_add",
-        f"tf.raw_ops.SparseDenseCwiseAdd(sp_indices={MATRIX}.indices, sp_values={{0}}, sp_shape=[2, 3], dense={{1}})",
+        lambda x, y: tf.raw_ops.SparseDenseCwiseAdd(
+            sp_indices=matrix(x).indices, sp_values=x, sp_shape=[2, 3], dense=y
+        ),
         others=_spread_over_matrix,
-        batched="{0} + rows_of_values(stacked(tf.ones_like({0})) * of_matrices({1}))",
+        batched=lambda x, y: x + rows_of_values(stacked(tf.ones_like(x)) * of_matrices(y)),
     ),
     _of_values(
         "sparse_add",
-        f"tf.sparse.add({MATRIX}, tf.sparse.SparseTensor([[0, 2], [1, 1]], {{1}}, [2, 3])).values",
+        lambda x, y: tf.sparse.add(matrix(x), tf.sparse.SparseTensor([[0, 2], [1, 1]], y, [2, 3])).values,
         "SparseAdd",
         others=_with((2,)),
-        batched="tf.stack([{0}[:, 0], {0}[:, 1] + {1}[:, 0], {0}[:, 2], {1}[:, 1]], axis=-1)",
+        batched=lambda x, y: tf.stack([x[:, 0], x[:, 1] + y[:, 0], x[:, 2], y[:, 1]], axis=-1),
     ),
     _of_values(
         "sparse_dense_div",
-        f"({MATRIX} / {{1}}).values",
+        lambda x, y: (matrix(x) / y).values,
         "SparseDenseCwiseDiv",
         REALS,
         POSITIVE,
         others=_spread_over_matrix,
-        batched="rows_of_values(stacked({0}) / of_matrices({1}))",
+        batched=lambda x, y: rows_of_values(stacked(x) / of_matrices(y)),
     ),
     _of_matrix(
         "csr_matrix_to_dense",
-        f"tf.raw_ops.CSRSparseMatrixToDense(sparse_input={CSR}, type=tf.float64)",
+        lambda x: tf.raw_ops.CSRSparseMatrixToDense(sparse_input=compressed_matrix(x), type=tf.float64),
         "DenseToCSRSparseMatrix CSRSparseMatrixToDense",
+        batched=lambda x: tf.raw_ops.CSRSparseMatrixToDense(sparse_input=compressed(x), type=tf.float64),
     ),
     _sparse(
         "csr_matrix_matmul",
-        f"tf.raw_ops.SparseMatrixMatMul(a=compressed({{0}}) if len({{0}}.shape) == 3 else {CSR}, b={{1}}, "
-        "**dict.fromkeys({options}, True))",
+        lambda x, y, *, options: tf.raw_ops.SparseMatrixMatMul(
+            a=compressed(x) if len(x.shape) == 3 else compressed_matrix(x), b=y, **dict.fromkeys(options, True)
+        ),
         "SparseMatrixMatMul DenseToCSRSparseMatrix",
         when=lambda shape: shape in MATRICES,
         others=lambda shape: [((*shape[:-2], 3, 2),), (shape,)],
@@ -309,38 +302,49 @@ SPARSE = (
     ),
     _of_values(
         "sparse_maximum",
-        f"tf.sparse.maximum({MATRIX}, {OTHER}).values",
+        lambda x, y: tf.sparse.maximum(matrix(x), matrix(y)).values,
         "SparseSparseMaximum",
         others=alike,
-        batched="tf.maximum({0}, {1})",
+        batched=lambda x, y: tf.maximum(x, y),
         kinks=between,
     ),
     _of_values(
         "sparse_minimum",
-        f"tf.sparse.minimum({MATRIX}, {OTHER}).values",
+        lambda x, y: tf.sparse.minimum(matrix(x), matrix(y)).values,
         "SparseSparseMinimum",
         others=alike,
-        batched="tf.minimum({0}, {1})",
+        batched=lambda x, y: tf.minimum(x, y),
         kinks=between,
     ),
     _of_matrix(
         "csr_matrix_values",
-        f"tf.raw_ops.CSRSparseMatrixToSparseTensor(sparse_matrix={CSR}, type=tf.float64).values",
+        lambda x: tf.raw_ops.CSRSparseMatrixToSparseTensor(sparse_matrix=compressed_matrix(x), type=tf.float64).values,
         "CSRSparseMatrixToSparseTensor DenseToCSRSparseMatrix",
-        batched="tf.stack([{0}[:, 0, 0], {0}[:, 0, 2], {0}[:, 1, 0]], axis=1)",
+        batched=lambda x: tf.stack([x[:, 0, 0], x[:, 0, 2], x[:, 1, 0]], axis=1),
     ),
     _of_values(
         "csr_matrix_of_values",
-        "tf.raw_ops.CSRSparseMatrixToDense(sparse_input=tf.raw_ops.SparseTensorToCSRSparseMatrix("
-        f"indices={MATRIX}.indices, values={{0}}, dense_shape={MATRIX}.dense_shape), type=tf.float64)",
+        lambda x: tf.raw_ops.CSRSparseMatrixToDense(
+            sparse_input=tf.raw_ops.SparseTensorToCSRSparseMatrix(
+                indices=matrix(x).indices, values=x, dense_shape=matrix(x).dense_shape
+            ),
+            type=tf.float64,
+        ),
         "SparseTensorToCSRSparseMatrix CSRSparseMatrixToDense",
-        batched="tf.sparse.to_dense(stacked({0}))",
+        batched=lambda x: tf.sparse.to_dense(stacked(x)),
     ),
-    _of_matrix("csr_matrix_transpose", TRANSPOSED.format("float64"), "SparseMatrixTranspose", conjugate=(False,)),
+    _of_matrix(
+        "csr_matrix_transpose",
+        lambda x, *, conjugate: transposed(compressed_matrix(x), conjugate, tf.float64),
+        "SparseMatrixTranspose",
+        batched=lambda x, *, conjugate: transposed(compressed(x), conjugate, tf.float64),
+        conjugate=(False,),
+    ),
     _of_matrix(
         "csr_matrix_adjoint",
-        TRANSPOSED.format("complex128"),
+        lambda x, *, conjugate: transposed(compressed_matrix(x), conjugate, tf.complex128),
         "SparseMatrixTranspose",
+        batched=lambda x, *, conjugate: transposed(compressed(x), conjugate, tf.complex128),
         conjugate=(True, False),
         dtypes=("complex128",),
         result="complex128",
@@ -354,8 +358,9 @@ SPARSE = (
     ),
     _of_values(
         "sparse_to_dense_with_default",
-        "tf.raw_ops.SparseToDense("
-        "sparse_indices=[[0, 0], [0, 2], [1, 0]], output_shape=[2, 3], sparse_values={0}, default_value={1})",
+        lambda x, default: tf.raw_ops.SparseToDense(
+            sparse_indices=[[0, 0], [0, 2], [1, 0]], output_shape=[2, 3], sparse_values=x, default_value=default
+        ),
         others=_with(()),
         batched=lambda x, default: (
             tf.sparse.to_dense(stacked(x - default[:, tf.newaxis])) + default[:, tf.newaxis, tf.newaxis]

@@ -11,6 +11,7 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.control_flow import ROWS
 from gradcheck.hunt.catalogue.language import float32, operation, tf
+from gradcheck.hunt.catalogue.layers import per_channel
 from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices
 
@@ -177,93 +178,102 @@ TENSORFLOW_1 = (
     _old(
         "math",
         "accumulate_n",
-        "in_tensorflow_1(lambda x, y: tf.raw_ops.AccumulateNV2(inputs=[x, y, x], shape=x.shape), {0}, {1})",
+        lambda x, y: in_tensorflow_1(lambda x, y: tf.raw_ops.AccumulateNV2(inputs=[x, y, x], shape=x.shape), x, y),
         "AccumulateNV2",
-        batched="2.0 * {0} + {1}",
+        batched=lambda x, y: 2.0 * x + y,
         others=alike,
     ),
     _control(
         "cond_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_sine_or_square(x, flag={flag}), {0}, known={known})",
+        lambda x, *, flag, known: in_tensorflow_1(lambda x: old_sine_or_square(x, flag=flag), x, known=known),
         "Merge Switch",
-        batched="tf.sin({0}) if {flag} else {0} * {0}",
+        batched=lambda x, *, flag, **_: tf.sin(x) if flag else x * x,
         flag=BOOL,
     ),
     _control_of_rows(
         "cond_of_rows_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_rows_or_sine(x, flag={flag}), {0}, known={known})",
+        lambda x, *, flag, known: in_tensorflow_1(lambda x: old_rows_or_sine(x, flag=flag), x, known=known),
         "Merge Switch",
-        batched="tf.gather({0}, [0, 0], axis=1) if {flag} else tf.sin(tf.gather({0}, [0, {0}.shape[1] - 1], axis=1))",
+        batched=lambda x, *, flag, **_: (
+            tf.gather(x, [0, 0], axis=1) if flag else tf.sin(tf.gather(x, [0, x.shape[1] - 1], axis=1))
+        ),
         flag=BOOL,
     ),
     _loop(
         "while_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_times_the_sine(x, count={count}), {0}, known={known})",
-        batched="{0} * tf.sin({0}) ** {count}",
+        lambda x, *, count, known: in_tensorflow_1(lambda x: old_times_the_sine(x, count=count), x, known=known),
+        batched=lambda x, *, count, **_: x * tf.sin(x) ** count,
     ),
     _loop(
         "replaced_loop_variable_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_cosine_in_turn(x, count={count}), {0}, known={known})",
-        batched="tf.cos({0}) if {count} else {0}",
+        lambda x, *, count, known: in_tensorflow_1(lambda x: old_cosine_in_turn(x, count=count), x, known=known),
+        batched=lambda x, *, count, **_: tf.cos(x) if count else x,
     ),
     _loop(
         "recurrence_of_tensorflow_1",
-        "in_tensorflow_1(lambda x, y: old_recurrence(x, y, count={count}), {0}, {1}, known={known})",
-        batched="recurrence_in_turn({0}, {1}, count={count})",
+        lambda x, y, *, count, known: in_tensorflow_1(
+            lambda x, y: old_recurrence(x, y, count=count), x, y, known=known
+        ),
+        batched=lambda x, y, *, count, **_: recurrence_in_turn(x, y, count=count),
         others=alike,
     ),
     _loop_of_rows(
         "loop_of_gathers_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_sines_of_rows(x, count={count}), {0}, known={known})",
-        batched="sines_of_rows({0}, count={count})",
+        lambda x, *, count, known: in_tensorflow_1(lambda x: old_sines_of_rows(x, count=count), x, known=known),
+        batched=lambda x, *, count, **_: sines_of_rows(x, count=count),
     ),
     _loop_of_rows(
         "gather_of_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: tf.gather(old_times_the_sine(x, count={count}), {indices}), {0}, known={known})",
-        batched="tf.gather({0} * tf.sin({0}) ** {count}, {indices}, axis=1)",
+        lambda x, *, count, indices, known: in_tensorflow_1(
+            lambda x: tf.gather(old_times_the_sine(x, count=count), indices), x, known=known
+        ),
+        batched=lambda x, *, count, indices, **_: tf.gather(x * tf.sin(x) ** count, indices, axis=1),
         indices=lambda shape: Indices(2, shape[0]),
     ),
     _loop(
         "cond_in_loop_of_tensorflow_1",
-        "in_tensorflow_1(lambda x: old_square_and_sines(x, count={count}), {0}, known={known})",
-        batched="square_and_sines({0}, count={count})",
+        lambda x, *, count, known: in_tensorflow_1(lambda x: old_square_and_sines(x, count=count), x, known=known),
+        batched=lambda x, *, count, **_: square_and_sines(x, count=count),
     ),
     _array(
         "tensor_array",
-        "in_tensorflow_1(old_rows_of_array, {0})",
+        lambda x: in_tensorflow_1(old_rows_of_array, x),
         "TensorArrayReadV3 TensorArrayWriteV3",
-        batched="(tf.sin({0}) * {0}[:, :1])[:, ::-1]",
+        batched=lambda x: (tf.sin(x) * x[:, :1])[:, ::-1],
     ),
     _array(
         "tensor_array_gather",
-        "in_tensorflow_1(lambda x: old_gathered_array(x, indices={indices}), {0})",
+        lambda x, *, indices: in_tensorflow_1(lambda x: old_gathered_array(x, indices=indices), x),
         "TensorArrayGatherV3 TensorArrayScatterV3",
-        batched="tf.gather(tf.sin({0})[:, ::-1], {indices}, axis=1)",
+        batched=lambda x, *, indices: tf.gather(tf.sin(x)[:, ::-1], indices, axis=1),
         indices=lambda shape: Indices(2, shape[0]),
     ),
     _array(
         "tensor_array_concat",
-        "in_tensorflow_1(old_parts_of_array, {0})",
+        lambda x: in_tensorflow_1(old_parts_of_array, x),
         "TensorArrayConcatV3 TensorArraySplitV3",
-        batched="tf.sin({0})",
+        batched=lambda x: tf.sin(x),
     ),
     _array(
         "tensor_array_in_loop",
-        "in_tensorflow_1(old_written_in_turn, {0})",
+        lambda x: in_tensorflow_1(old_written_in_turn, x),
         f"TensorArrayGatherV3 TensorArrayWriteV3 {IN_LOOPS}",
-        batched="tf.sin({0}) * {0}[:, :1]",
+        batched=lambda x: tf.sin(x) * x[:, :1],
     ),
     _old(
         "nn",
         "batch_norm_with_global_normalization",
-        "in_tensorflow_1(lambda *given: old_batch_norm(*given, scaled={scaled}), {0}, {1}, {2}, {3}, {4}, producer=8)",
+        lambda x, y, z, u, v, *, scaled: in_tensorflow_1(
+            lambda *given: old_batch_norm(*given, scaled=scaled), x, y, z, u, v, producer=8
+        ),
         "BatchNormWithGlobalNormalization",
         *(REALS, REALS, POSITIVE, REALS, REALS),
         shapes=at_least(1, 1, 1, 1),
         others=lambda shape: [(shape[-1:],) * 4],
         starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
-        reference="({0} - per_channel({1})) * per_channel(tf.math.rsqrt({2} + 0.1) * ({4} if {scaled} else 1.0)) "
-        "+ per_channel({3})",
+        reference=lambda x, y, z, u, v, *, scaled: (
+            (x - per_channel(y)) * per_channel(tf.math.rsqrt(z + 0.1) * (v if scaled else 1.0)) + per_channel(u)
+        ),
         scaled=BOOL,
         looped=True,
         rtol=1e-5,

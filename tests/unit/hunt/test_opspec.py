@@ -6,11 +6,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gradcheck.hunt.catalogue import distances, shapes
-from gradcheck.hunt.catalogue.language import operation, points_last
+from gradcheck.hunt.catalogue.language import along_axis, operation, points_last, reduces_points, rows_first
+from gradcheck.hunt.evaluation import over_points, single
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Choice, Indices, Interval, OpSpec, Rule, attribute_names
+from gradcheck.hunt.opspec import (
+    NONNEGATIVE,
+    POSITIVE,
+    REALS,
+    Choice,
+    Formula,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    attribute_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,13 +50,15 @@ def test_interval_contains_an_empty_array() -> None:
 
 
 def test_one_domain_and_one_dtype_serve_all_arguments() -> None:
-    spec = OpSpec("f", "{0} + {1}", ("AddV2",), "math", arity=2, domains=(POSITIVE,), dtypes=("complex128",))
+    spec = OpSpec("f", lambda x, y: x + y, (), "math", arity=2, domains=(POSITIVE,), dtypes=("complex128",))
     assert (spec.domain(0), spec.domain(1)) == (POSITIVE, POSITIVE)
     assert (spec.dtype(0), spec.dtype(1)) == ("complex128", "complex128")
 
 
 def test_each_argument_has_its_own_domain_and_dtype() -> None:
-    spec = OpSpec("f", "", (), "math", arity=2, domains=(REALS, POSITIVE), dtypes=("float64", "complex128"))
+    spec = OpSpec(
+        "f", lambda x, y: x + y, (), "math", arity=2, domains=(REALS, POSITIVE), dtypes=("float64", "complex128")
+    )
     assert (spec.domain(0), spec.domain(1)) == (REALS, POSITIVE)
     assert (spec.dtype(0), spec.dtype(1)) == ("float64", "complex128")
 
@@ -116,20 +131,16 @@ def test_distances(distance: Any, arguments: Any, attributes: dict[str, Any], ex
     np.testing.assert_allclose(distance(*map(np.array, arguments), **attributes), expected, atol=1e-15)
 
 
-def test_the_attributes_of_a_text_and_of_a_function() -> None:
-    def scaled(x: Any, y: Any, *, factor: float, axis: int) -> Any:
-        return factor * x + axis * y
-
-    assert attribute_names("tf.reduce_sum({0}, axis={axis}) + {1} * {0} ** {by}") == ("axis", "by")
-    assert attribute_names(scaled) == ("axis", "factor")
-    assert attribute_names("tf.sin({0})") == ()
+def test_attributes_are_the_parameters_by_keyword() -> None:
+    assert attribute_names(lambda x, y, *, factor, axis: factor * x + axis * y) == ("axis", "factor")
+    assert attribute_names(lambda x, *others, **ways: x) == ()
 
 
 def test_an_entry_takes_its_arity_from_its_source() -> None:
     def scaled(x: Any, y: Any, *, factor: float) -> Any:
         return factor * x * y
 
-    assert operation("math", "f", "{0} + {2} * {1}", "Mul AddV2").arity == 3
+    assert operation("math", "f", lambda x, y, z: x + z * y, "Mul AddV2").arity == 3
     spec = operation("math", "f", scaled, "Mul", factor=(2.0,))
     assert (spec.arity, spec.gradients, spec.domains, dict(spec.attributes((), ()))) == (
         *(2, ("Mul",), (REALS,)),
@@ -138,10 +149,11 @@ def test_an_entry_takes_its_arity_from_its_source() -> None:
 
 
 def test_an_entry_declares_what_its_source_names_in_the_order_given() -> None:
-    spec = operation("array", "f", "{0}[{a}, {b}, {c}]", "", c=range(2), a=lambda shape: shape, b=Indices(2, 3))
+    source = lambda x, *, a, b, c: x[a, b, c]  # noqa: E731
+    spec = operation("array", "f", source, c=range(2), a=lambda shape: shape, b=Indices(2, 3))
     assert list(spec.attributes((4, 5)).items()) == [("c", Choice((0, 1))), ("a", Choice((4, 5))), ("b", Indices(2, 3))]
     with pytest.raises(TypeError, match="wich"):
-        operation("array", "f", "{0}[{which}]", "", wich=(0, 1))
+        operation("array", "f", lambda x, *, which: x[which], wich=(0, 1))
 
 
 def test_an_entry_restricts_and_completes_shapes() -> None:
@@ -149,20 +161,59 @@ def test_an_entry_restricts_and_completes_shapes() -> None:
         return shape[-1] > 1
 
     spec = operation(
-        "math", "f", "{0} + {1}", "", shapes=shapes.vector, when=when, others=lambda shape: [((),), (shape,)]
+        "math", "f", lambda x, y: x + y, shapes=shapes.vector, when=when, others=lambda shape: [((),), (shape,)]
     )
     assert [spec.shapes(shape) for shape in [(), (1,), (2,)]] == [[], [], [((2,), ()), ((2,), (2,))]]
 
 
 def test_the_form_for_points_follows_from_the_source_unless_it_is_given() -> None:
-    moved = "tf.experimental.numpy.moveaxis(f(tf.experimental.numpy.moveaxis({0}, 0, -1)), -1, 0)"
-    assert operation("math", "f", "f({0})", "", batching=points_last).batched == moved
-    assert operation("math", "f", "f({0})", "", batching=points_last, batched="g({0})").batched == "g({0})"
-    assert operation("math", "f", "f({0})", "", batching=str).batched is None
+    def first(x: Any) -> Any:
+        return x[0]
+
+    def last(x: Any) -> Any:
+        return x[-1]
+
+    assert operation("array", "f", first).batched is None
+    assert operation("array", "f", first, batching=lambda form: {first: last}[form]).batched is last
+    assert operation("array", "f", first, batching=points_last, batched=last).batched is last
+
+
+POINTS = np.arange(12.0).reshape(2, 3, 2)
+"""Two points, each a matrix."""
+
+
+@pytest.mark.parametrize(
+    ("form", "batching", "attributes"),
+    [
+        (lambda x: x[:2] - x[-1], points_last, {}),
+        (lambda x: tf.cumsum(x, 0), rows_first, {}),
+        *((lambda x, *, axis: tf.cumsum(x, axis), along_axis, {"axis": axis}) for axis in (0, 1, -1)),
+        *(
+            (lambda x, *, axis: tf.reduce_sum(x, axis), reduces_points, {"axis": axis})
+            for axis in (0, -1, (0, 1), None)
+        ),
+    ],
+)
+def test_a_form_for_points_does_with_each_what_the_operation_does(
+    form: Formula, batching: Any, attributes: Any
+) -> None:
+    expected = [form(tf.constant(point), **attributes) for point in POINTS]
+    np.testing.assert_array_equal(batching(form)(tf.constant(POINTS), **attributes), expected)
+
+
+def test_an_operation_on_batches_takes_one_point_as_a_batch_of_one() -> None:
+    spec = operation("array", "f", lambda x, y, *, by: tf.stack([x * by, y], axis=1), in_batch=True, by=(2.0, 3.0))
+    x, y = tf.constant([[1.0], [2.0]]), tf.constant([[5.0], [7.0]])
+    points = over_points(spec)(x, y, by=3.0)
+    np.testing.assert_array_equal(points, [[[3.0], [5.0]], [[6.0], [7.0]]])
+    for row in (0, 1):
+        np.testing.assert_array_equal(single(spec)(x[row], y[row], by=3.0), points[row])
 
 
 def test_raw_operations_name_their_gradients() -> None:
-    source = "tf.raw_ops.MatrixDiag(diagonal=tf.raw_ops.Neg(x={0}))"
+    def source(x: Any) -> Any:
+        return tf.raw_ops.MatrixDiag(diagonal=tf.raw_ops.Neg(x=x))
+
     assert operation("array", "f", source).gradients == ("MatrixDiag", "Neg")
     assert operation("array", "f", source, "MatrixDiag").gradients == ("MatrixDiag",)
-    assert operation("nn", "f", "tf.nn.silu({0})").gradients == ()
+    assert operation("nn", "f", lambda x: tf.nn.silu(x)).gradients == ()

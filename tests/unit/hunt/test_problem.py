@@ -68,7 +68,7 @@ def test_points_far_beyond_the_domain_take_no_longer(name: str, attributes: dict
 
 
 def test_a_value_of_another_size_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = OpSpec("positive", "tf.boolean_mask({0}, {0} > 0)", ("Select",), "planted", looped=True)
+    spec = OpSpec("positive", lambda x: tf.boolean_mask(x, x > 0), ("Select",), "planted", looped=True)
     monkeypatch.setitem(CATALOGUE, "positive", spec)
     graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("positive", 0),))
     found = GraphProblem(graph, values_of(graph)).values(np.array([[0.5, 1.5], [0.5, -1.5], [2.0, 1.0]]))

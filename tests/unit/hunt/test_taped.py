@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,8 +31,11 @@ def test_it_gives_one_gradient() -> None:
 
 
 def test_a_backward_pass_that_throws(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "tf.custom_gradient(lambda x: (tf.identity(x), lambda dy: tf.raise_here))({0})"
-    monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", source, ("Identity",), "planted"))
+    @tf.custom_gradient
+    def thrower(x: tf.Tensor) -> Any:
+        return tf.identity(x), lambda dy: tf.raise_here
+
+    monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", thrower, ("Identity",), "planted"))
     recorded = TapedEvaluation(Graph((Input((), (1.0,)),), (Node.of("thrower", 0),)))
     with pytest.raises(DerivativeRaisedError, match="raise_here"):
         recorded.gradient(tf.constant(1.0, tf.float64))
