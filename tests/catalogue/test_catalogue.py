@@ -14,7 +14,7 @@ import tensorflow as tf
 from gradcheck.defects import known
 from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
-from gradcheck.hunt.catalogue.complex_forms import COMPLEX_FORMS
+from gradcheck.hunt.catalogue.complex_signal import COMPLEX_FORMS
 from gradcheck.hunt.catalogue.control_flow import plus_or_minus_the_sum, times_the_sine
 from gradcheck.hunt.catalogue.language import traced
 from gradcheck.hunt.catalogue.linalg import dominant, regular, sine

@@ -10,8 +10,8 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import norms
 from gradcheck.hunt.catalogue.images import SINGLE
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least
-from gradcheck.hunt.opspec import BOOL, Array, Interval
+from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
+from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, Array, Interval
 
 IMAGES = ((2, 2, 1), (2, 3, 1), (2, 2, 2))
 _image = partial(operation, "image", shapes=at_least(2, 2, 1), starts=IMAGES)
@@ -147,4 +147,150 @@ IMAGE_QUALITY = (
         Interval(0.0, 1.0, closed=True),
         reference=lambda x: 0.0 * tf.reduce_sum(x, axis=(-3, -2, -1)),
     ),
+)
+
+
+_coloured = partial(operation, "image", shapes=at_least(1, 1, 1), starts=((2, 2, 1), (1, 1, 1), (1, 2, 3), (2, 3, 2)))
+_colours = partial(
+    operation,
+    "image",
+    shapes=vector,
+    when=lambda shape: shape[-1] == 3 and len(shape) > 1,
+    starts=((1, 3), (2, 3), (1, 2, 3)),
+)
+_grey = partial(_colours, when=lambda shape: shape[-1] == 1 and len(shape) > 1, starts=((1, 1), (2, 1), (2, 2, 1)))
+
+
+def standardized(x: tf.Tensor) -> tf.Tensor:
+    """Divided by the deviation, or by that of one pixel of height 1 among all if that is larger."""
+    deviation = tf.sqrt(
+        tf.maximum(tf.math.reduce_variance(x, (-3, -2, -1), keepdims=True), 1.0 / np.prod(x.shape[-3:]))
+    )
+    return (x - tf.reduce_mean(x, (-3, -2, -1), keepdims=True)) / deviation
+
+
+def _from_least_deviation(x: Array) -> Array:
+    """How far a pixel moves until the deviation is the least one, which flat images are divided by."""
+    return np.full((1,), np.inf) if x.size == 1 else np.abs(np.atleast_1d(np.std(x) - x.size**-0.5)) * x.size
+
+
+def _from_black(x: Array, *, gamma: float, **_attributes: Any) -> Array:
+    return np.abs(x) if gamma < 1 else np.full(x.shape, np.inf)
+
+
+COLOURS = (
+    _colours("rgb_to_yiq", lambda x: tf.image.rgb_to_yiq(x), "MatMul"),
+    _colours("yiq_to_rgb", lambda x: tf.image.yiq_to_rgb(x), "MatMul"),
+    _colours("rgb_to_yuv", lambda x: tf.image.rgb_to_yuv(x), "MatMul"),
+    _colours("yuv_to_rgb", lambda x: tf.image.yuv_to_rgb(x), "MatMul"),
+    _colours(
+        "rgb_to_grayscale",
+        lambda x: tf.image.rgb_to_grayscale(x),
+        "MatMul Cast",
+        reference=lambda x: tf.reduce_sum(x * [0.2989, 0.587, 0.114], axis=-1, keepdims=True),
+        rtol=SINGLE,
+    ),
+    _grey("grayscale_to_rgb", lambda x: tf.image.grayscale_to_rgb(x), "Tile"),
+    _coloured(
+        "adjust_brightness",
+        lambda x, y: tf.image.adjust_brightness(x, y),
+        "AddV2 Cast",
+        others=lambda _shape: [((),)],
+        batched=lambda x, y: tf.transpose(tf.transpose(x) + y),
+        reference=lambda x, y: tf.transpose(tf.transpose(x) + y),
+        rtol=SINGLE,
+    ),
+    _coloured(
+        "adjust_gamma",
+        lambda x, *, gamma, gain: tf.image.adjust_gamma(x, gamma, gain),
+        "Pow Cast",
+        NONNEGATIVE,
+        gamma=(2.0, 0.5, 1.0),
+        gain=(1.0, 3.0),
+        singular=_from_black,
+        reference=lambda x, *, gain, gamma: gain * x**gamma,
+        rtol=SINGLE,
+    ),
+    _coloured(
+        "per_image_standardization",
+        lambda x: tf.cast(tf.image.per_image_standardization(x), tf.float64),
+        "Maximum Sqrt Mean Cast",
+        starts=((1, 2, 1), (2, 2, 1), (1, 1, 1), (2, 3, 2)),
+        kinks=_from_least_deviation,
+        reference=standardized,
+        rtol=SINGLE,
+    ),
+    _coloured(
+        "random_brightness",
+        lambda x: tf.image.stateless_random_brightness(x, 0.5, (1, 2)),
+        "AddV2 Cast",
+        reference=lambda x: (
+            x + tf.cast(tf.image.stateless_random_brightness(tf.zeros([1, 1, 1]), 0.5, (1, 2)), tf.float64)
+        ),
+        rtol=SINGLE,
+    ),
+)
+
+
+TO_CROP = ((2, 2, 1), (1, 2, 1), (2, 3, 1), (2, 2, 2))
+SIZES = ((2, 2), (4, 4), (3, 2), (1, 1))
+
+_cropped = partial(operation, "image", shapes=at_least(1, 1, 1), starts=TO_CROP)
+_large = partial(operation, "image", shapes=at_least(2, 2, 1), starts=((2, 2, 1), (2, 3, 1), (2, 2, 2)))
+_random = partial(_cropped, looped=True, seed=((0, 0), (1, 0)))
+
+CROPPINGS = (
+    _cropped("flip_left_right", lambda x: tf.image.flip_left_right(x), "ReverseV2"),
+    _cropped("flip_up_down", lambda x: tf.image.flip_up_down(x), "ReverseV2"),
+    _cropped("rot90", lambda x, *, turns: tf.image.rot90(x, k=turns), "Transpose", turns=(1, 2, 3, 0, -1)),
+    _cropped("transpose_image", lambda x: tf.image.transpose(x), "Transpose"),
+    _cropped(
+        "central_crop",
+        lambda x, *, fraction: tf.image.central_crop(x, fraction),
+        "Slice",
+        fraction=(0.5, 0.25, 0.9, 1.0),
+    ),
+    _large(
+        "crop_to_bounding_box",
+        lambda x, *, top, left: tf.image.crop_to_bounding_box(x, top, left, 1, 1),
+        "Slice",
+        top=(0, 1),
+        left=(0, 1),
+    ),
+    _cropped(
+        "pad_to_bounding_box",
+        lambda x, *, top, left: tf.image.pad_to_bounding_box(x, top, left, x.shape[-3] + 2, x.shape[-2] + 1),
+        "Pad",
+        top=(0, 1, 2),
+        left=(0, 1),
+    ),
+    _cropped(
+        "resize_with_crop_or_pad",
+        lambda x, *, size: tf.image.resize_with_crop_or_pad(x, size[0], size[1]),
+        "Pad Slice",
+        size=SIZES,
+    ),
+    # ResizeArea has no registered gradient.
+    _cropped(
+        "resize_with_pad",
+        lambda x, *, size, method, antialias: tf.cast(
+            tf.image.resize_with_pad(tf.cast(x, tf.float32), size[0], size[1], method, antialias), tf.float64
+        ),
+        "Pad",
+        when=lambda shape: max(shape[:2]) <= 2 * min(shape[:2]),
+        size=SIZES[:-1],
+        method=("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"),
+        antialias=BOOL,
+        rtol=SINGLE,
+    ),
+    _random(
+        "random_crop",
+        lambda x, *, seed: tf.image.stateless_random_crop(x, [1, 2, 1], seed),
+        "Slice",
+        when=lambda shape: shape[1] > 1,
+    ),
+    _random(
+        "random_flip_left_right", lambda x, *, seed: tf.image.stateless_random_flip_left_right(x, seed), "ReverseV2"
+    ),
+    _random("random_flip_up_down", lambda x, *, seed: tf.image.stateless_random_flip_up_down(x, seed), "ReverseV2"),
 )

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import added_up, float32, multiples, operation, tf
-from gradcheck.hunt.catalogue.shapes import at_least
+from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import POSITIVE, REALS, Formula, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Formula, Interval, OpSpec, Shapes
 
 _nn = partial(operation, "nn")
 
@@ -281,5 +281,199 @@ NORMALIZATIONS = (
             tf.raw_ops.FusedBatchNormV3, tf.raw_ops.FusedBatchNormGradV3, x, scale, back
         )[part],
         gradients="FusedBatchNormGradV3",
+    ),
+)
+
+
+def lstm_kernel(kernel: Callable[..., tf.Tensor], *arguments: tf.Tensor, clip: float = 0.0) -> tf.Tensor:
+    """All results of two steps of an LSTM layer in one operation, in single precision; maybe with peepholes."""
+    x, w, b, h, c, *peepholes = float32(*arguments)
+    wci, wcf, wco = peepholes or ([0.0], [0.0], [0.0])
+    flags = {"cell_clip": clip, "use_peephole": bool(peepholes)}
+    return kernel(seq_len_max=2, x=x, w=w, b=b, h_prev=h, cs_prev=c, wci=wci, wcf=wcf, wco=wco, **flags)
+
+
+def lstm_steps(
+    x: tf.Tensor,
+    w: tf.Tensor,
+    b: tf.Tensor,
+    h: tf.Tensor,
+    c: tf.Tensor,
+    *peepholes: tf.Tensor,
+    order: str = "igfo",
+    forget_bias: float = 1.0,
+    clip: float = np.inf,
+) -> list[tf.Tensor]:
+    """Two steps of an LSTM with one unit: its outputs, its states and its output gates.
+
+    `order` are the columns of the input gate, the candidate, the forget gate and the output gate.
+    """
+    wci, wcf, wco = [one[..., tf.newaxis, :] for one in peepholes] or [0.0] * 3
+    steps = []
+    for step in (0, 1):
+        z = tf.concat([x[..., step, :, :], h], -1) @ w + b[..., tf.newaxis, :]
+        gate = {name: z[..., column : column + 1] for column, name in enumerate(order)}
+        kept = tf.sigmoid(gate["f"] + forget_bias + wcf * c) * c
+        c = tf.clip_by_value(kept + tf.sigmoid(gate["i"] + wci * c) * tf.tanh(gate["g"]), -clip, clip)
+        output = tf.sigmoid(gate["o"] + wco * c)
+        h = output * tf.tanh(c)
+        steps.append((h, c, output))
+    return [tf.stack(kept, -3) for kept in zip(*steps, strict=True)]
+
+
+def _lstm(
+    name: str, source: Formula, gradient: str, reference: Formula, *, peepholes: int = 0, **fields: Any
+) -> OpSpec:
+    # The gates are kept far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few
+    # digits there.
+    return _nn(
+        name,
+        source,
+        gradient,
+        Interval(-1.0, 1.0),
+        looped=True,
+        shapes=at_least(2, 1, 1),
+        when=lambda shape: shape[0] == 2,
+        others=lambda shape: [((shape[2] + 1, 4), (4,), (shape[1], 1), (shape[1], 1), *[(1,)] * peepholes)],
+        starts=((2, 1, 1), (2, 1, 2), (2, 2, 1)),
+        reference=reference,
+        rtol=1e-5,
+        **fields,
+    )
+
+
+RECURRENT = (
+    _lstm(
+        "block_lstm",
+        lambda x, w, b, h, c: tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).h, tf.float64),
+        "BlockLSTM",
+        lambda x, w, b, h, c: lstm_steps(x, w, b, h, c)[0],
+    ),
+    _lstm(
+        "block_lstm_v2",
+        lambda x, w, b, h, c: tf.cast(lstm_kernel(tf.raw_ops.BlockLSTMV2, x, w, b, h, c).h, tf.float64),
+        "BlockLSTMV2",
+        lambda x, w, b, h, c: lstm_steps(x, w, b, h, c, order="ifgo", forget_bias=0.0)[0],
+    ),
+    _lstm(
+        "block_lstm_state",
+        lambda x, w, b, h, c: tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).cs, tf.float64),
+        "BlockLSTM",
+        lambda x, w, b, h, c: lstm_steps(x, w, b, h, c)[1],
+    ),
+    _lstm(
+        "block_lstm_gate",
+        lambda x, w, b, h, c: tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).o, tf.float64),
+        "BlockLSTM",
+        lambda x, w, b, h, c: lstm_steps(x, w, b, h, c)[2],
+    ),
+    _lstm(
+        "block_lstm_v2_peepholes",
+        lambda x, w, b, h, c, wci, wcf, wco: tf.cast(
+            lstm_kernel(tf.raw_ops.BlockLSTMV2, x, w, b, h, c, wci, wcf, wco).h, tf.float64
+        ),
+        "BlockLSTMV2",
+        lambda x, w, b, h, c, wci, wcf, wco: lstm_steps(x, w, b, h, c, wci, wcf, wco, order="ifgo", forget_bias=0.0)[0],
+        peepholes=3,
+    ),
+    _lstm(
+        "block_lstm_peepholes",
+        lambda x, w, b, h, c, wci, wcf, wco: tf.cast(
+            lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c, wci, wcf, wco).cs, tf.float64
+        ),
+        "BlockLSTM",
+        lambda x, w, b, h, c, wci, wcf, wco: lstm_steps(x, w, b, h, c, wci, wcf, wco)[1],
+        peepholes=3,
+    ),
+    _lstm(
+        "block_lstm_clipped",
+        lambda x, w, b, h, c, *, clip: tf.cast(
+            lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c, clip=clip).h, tf.float64
+        ),
+        "BlockLSTM",
+        lambda x, w, b, h, c, *, clip: lstm_steps(x, w, b, h, c, clip=clip)[0],
+        clip=(0.0625,),
+    ),
+)
+
+
+_logits = partial(_nn, when=lambda shape: len(shape) > 1 and shape[-1] > 0, starts=((1, 2), (2, 2), (2, 3), (1, 3)))
+
+
+def sequence_collapsing_to_label(x: tf.Tensor, *, label: int, merged: bool = True, **_ways: bool) -> tf.Tensor:
+    """Minus the log of the probability that the classes collapse to one label; the last class is the blank.
+
+    The label stands from step i to step j >= i, blanks before and after it; if repetitions are not merged, at i alone.
+    """
+    log_p = tf.nn.log_softmax(x)
+    gain = log_p[..., label] - log_p[..., -1]
+    total = tf.cumsum(gain, -1)
+    spans = total[..., tf.newaxis, :] - total[..., :, tf.newaxis] + gain[..., :, tf.newaxis]
+    ordered = tf.linalg.band_part(tf.ones([x.shape[-2]] * 2), 0, -1 if merged else 0) > 0
+    return -tf.reduce_sum(log_p[..., -1], -1) - tf.reduce_logsumexp(tf.where(ordered, spans, -np.inf), [-2, -1])
+
+
+_ctc = partial(
+    _nn,
+    looped=True,
+    shapes=at_least(3, 2),
+    starts=((3, 2), (3, 3), (4, 3)),
+    label=lambda shape: range(shape[1] - 1),
+    reference=sequence_collapsing_to_label,
+    # Also of float64, logarithms of sums are taken in float32 (ctc_loss_util.h): a few units of 2**-24 a step.
+    rtol=1e-6,
+)
+
+LOSSES = (
+    _nn(
+        "l2_loss",
+        lambda x: tf.nn.l2_loss(x),
+        "L2Loss",
+        batched=lambda x: tf.reduce_sum(tf.square(x), axis=tuple(range(1, len(x.shape)))) / 2,
+    ),
+    _logits(
+        "softmax_cross_entropy",
+        lambda x, y: tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax(x), logits=y),
+        "SoftmaxCrossEntropyWithLogits Softmax",
+        others=alike,
+        terms=1.0,
+    ),
+    _logits(
+        "softmax_cross_entropy_of_logits",
+        lambda x, *, label: tf.nn.softmax_cross_entropy_with_logits(
+            labels=tf.broadcast_to(tf.one_hot(label, x.shape[-1], dtype=tf.float64), x.shape), logits=x
+        ),
+        "SoftmaxCrossEntropyWithLogits",
+        label=lambda shape: range(shape[-1]),
+        terms=1.0,
+    ),
+    _nn(
+        "sigmoid_cross_entropy",
+        lambda x, y: tf.nn.sigmoid_cross_entropy_with_logits(labels=x, logits=y),
+        "Select Log1p Exp",
+        others=alike,
+    ),
+    _ctc(
+        "ctc_loss",
+        lambda x, *, label, collapsed, merged, ignored: tf.raw_ops.CTCLoss(
+            inputs=x[:, tf.newaxis],
+            labels_indices=[[0, 0]],
+            labels_values=[label],
+            sequence_length=[x.shape[0]],
+            preprocess_collapse_repeated=collapsed,
+            ctc_merge_repeated=merged,
+            ignore_longer_outputs_than_inputs=ignored,
+        ).loss[0],
+        collapsed=BOOL,
+        merged=(True, False),
+        ignored=BOOL,
+    ),
+    _ctc(
+        "ctc_loss_dense",
+        lambda x, *, label: tf.cast(
+            tf.nn.ctc_loss([[label]], tf.cast(x, tf.float32)[:, tf.newaxis], [1], [x.shape[0]], blank_index=-1)[0],
+            tf.float64,
+        ),
+        "Cast",
     ),
 )

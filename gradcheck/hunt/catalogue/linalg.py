@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gap_of_abscissa, gaps_of_eigenvalues, gaps_of_singular_values, ties
-from gradcheck.hunt.catalogue.language import of_unknown_dimensions, operation, tf
-from gradcheck.hunt.catalogue.shapes import nonempty_matrix, restacked, square
+from gradcheck.hunt.catalogue.language import of_unknown_dimensions, operation, tf, traced
+from gradcheck.hunt.catalogue.shapes import alike, matmul, nonempty_matrix, restacked, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Formula, Shapes
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Formula, Indices, Interval, Shapes
 
 symmetric: Formula = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
 positive_definite: Formula = lambda x: x @ tf.linalg.adjoint(x) + 2.0 * tf.eye(x.shape[-1], dtype=x.dtype)
@@ -252,5 +253,196 @@ LINALG = (
         starts=((2, 2), (2, 3), (2, 2, 2)),
         lower=BOOL,
         adjoint=BOOL,
+    ),
+)
+
+
+_factored = partial(_square, permutation=lambda shape, *_: Indices(shape[-1], shape[-1], distinct=True))
+
+each_permuted: Formula = lambda x, permutation: tf.broadcast_to(permutation, x.shape[:-1])
+"""The permutation of every matrix."""
+
+
+def largest_eigenvector(x: tf.Tensor) -> tf.Tensor:
+    """The squared magnitudes of the eigenvector whose eigenvalue has the largest real part; phases are arbitrary."""
+    values, vectors = tf.linalg.eig(x)
+    largest = tf.argmax(tf.math.real(values), axis=-1)
+    vector = tf.gather(vectors, largest, axis=-1, batch_dims=len(x.shape) - 2)
+    return tf.square(tf.math.real(vector)) + tf.square(tf.math.imag(vector))
+
+
+def eigenvalues_of_bands(diagonal: tf.Tensor, beside: tf.Tensor, select: str, size: int) -> tf.Tensor:
+    """The eigenvalues of a symmetric tridiagonal matrix; the size is to be known in a graph."""
+    diagonal, beside = tf.ensure_shape(diagonal, [size]), tf.ensure_shape(beside, [size - 1])
+    wanted = {"a": None, "i": (0, 0), "v": (-32.0, 32.0)}[select]
+    return tf.linalg.eigh_tridiagonal(diagonal, beside, select=select, select_range=wanted)
+
+
+def _vectors(shape: Shape) -> Shapes:
+    return [((*shape[:-2], shape[-1]),)]
+
+
+def _from_cutoff(x: Array, *, rcond: float | None) -> Array:
+    """No singular value is to be as small as those that count as zero."""
+    values = np.linalg.svd(x, compute_uv=False)
+    return np.abs(values - (rcond or 0.0) * values[..., :1])
+
+
+def _gaps_of_bands(diagonal: Array, beside: Array, **_attributes: Any) -> Array:
+    """No two eigenvalues of the symmetric tridiagonal matrix are to be equal."""
+    return ties(np.linalg.eigvalsh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)))
+
+
+MATRIX_FUNCTIONS = (
+    _square("trace", lambda x: tf.linalg.trace(x), "MatrixDiagPartV3 Sum"),
+    _matrix(
+        "adjoint", lambda x: tf.linalg.adjoint(x), "ConjugateTranspose", dtypes=("complex128",), result="complex128"
+    ),
+    _matrix("matvec", lambda x, y: tf.linalg.matvec(x, y), "BatchMatMulV2", others=_vectors),
+    _square(
+        "matvec_transposed",
+        lambda x, y, *, transpose: tf.linalg.matvec(x, y, transpose_a=transpose, adjoint_a=not transpose),
+        "BatchMatMulV2",
+        others=_vectors,
+        transpose=BOOL,
+    ),
+    _square(
+        "tensordot",
+        lambda x, y, *, axes: tf.tensordot(x, y, axes=axes),
+        "MatMul",
+        looped=True,
+        when=lambda shape: len(shape) == 2,
+        others=alike,
+        starts=((2, 2), (1, 1)),
+        axes=(1, 2, 0, ((0,), (1,)), ((1, 0), (0, 1))),
+    ),
+    _square("logdet", lambda x: tf.linalg.logdet(positive_definite(x)), "Cholesky Log"),
+    _square(
+        "cholesky_solve",
+        lambda x, y: tf.linalg.cholesky_solve(regular(x), y),
+        "MatrixTriangularSolve",
+        others=right_sides,
+    ),
+    _factored(
+        "lu_solve",
+        lambda x, y, *, permutation: tf.linalg.lu_solve(regular(x), each_permuted(x, permutation), y),
+        "MatrixTriangularSolve",
+        others=right_sides,
+    ),
+    _factored(
+        "lu_matrix_inverse",
+        lambda x, *, permutation: tf.linalg.lu_matrix_inverse(regular(x), each_permuted(x, permutation)),
+        "MatrixTriangularSolve",
+    ),
+    _factored(
+        "lu_reconstruct", lambda x, *, permutation: tf.linalg.lu_reconstruct(x, each_permuted(x, permutation)), "MatMul"
+    ),
+    _matrix(
+        "pinv",
+        lambda x, *, rcond: tf.linalg.pinv(x, rcond=rcond),
+        "Svd",
+        rcond=(None, 0.25),
+        singular=_from_cutoff,
+    ),
+    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=gap_of_abscissa),
+    operation(
+        "linalg",
+        "eigh_tridiagonal",
+        lambda x, y, *, select: traced(eigenvalues_of_bands)(x, y, select, x.shape[0]),
+        "StatelessWhile",
+        Interval(-8.0, 8.0),
+        REALS,
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 1 and shape[0] > 1,
+        others=lambda shape: [((shape[0] - 1,),)],
+        starts=((2,), (3,)),
+        select=("a", "i", "v"),
+        kinks=_gaps_of_bands,
+    ),
+)
+
+
+def of_points(equation: str) -> str:
+    """The equation for operands that all carry one more leading dimension, as has the result.
+
+    What is implied of the result is said, for the points would be summed over: the labels that occur once, sorted.
+    """
+    operands, arrow, result = equation.partition("->")
+    if not arrow:
+        labels = "".join(sorted(label for label in operands if label.isalpha() and operands.count(label) == 1))
+        result = "..." * ("..." in operands) + labels
+    return ",".join("P" + operand for operand in operands.split(",")) + "->P" + result
+
+
+def _admits(equation: str, *shapes: Shape) -> bool:
+    """Whether operands of these shapes fit: the ranks, the sizes of labels, and what the ellipses stand for."""
+    sizes: dict[str, int] = {}
+    stacks = []
+    for operand, shape in zip(equation.partition("->")[0].split(","), shapes, strict=True):
+        before, ellipsis, behind = operand.partition("...")
+        left = len(shape) - len(before + behind)
+        if left < 0 or (left > 0 and not ellipsis):
+            return False
+        stacks.append(shape[len(before) : len(before) + left])
+        labelled = (*shape[: len(before)], *shape[len(before) + left :])
+        if any(sizes.setdefault(label, size) != size for label, size in zip(before + behind, labelled, strict=True)):
+            return False
+    return all(len({1, *column}) <= 2 for column in _columns(stacks))
+
+
+def _columns(stacks: list[Shape]) -> list[tuple[int, ...]]:
+    rank = max(map(len, stacks))
+    return list(zip(*((1,) * (rank - len(stack)) + stack for stack in stacks), strict=True))
+
+
+def _that_fit(*equations: str) -> Callable[..., list[str]]:
+    return lambda *shapes: [equation for equation in equations if _admits(equation, *shapes)]
+
+
+def _with_points(form: Formula) -> Formula:
+    return lambda *operands, equation: form(*operands, equation=of_points(equation))
+
+
+# The gradient takes an ellipsis, whose dots repeat, for repeated labels, and has another way for equations without.
+CONTRACTIONS = (
+    _matrix("einsum", lambda x, y: tf.einsum("...ij,...jk->...ik", x, y), "Einsum", broadcasts=True, shapes=matmul),
+    _square("einsum_trace", lambda x: tf.einsum("...ii->...", x), "Einsum"),
+    _square("einsum_diagonal", lambda x: tf.einsum("...ii->...i", x), "Einsum"),
+    _matrix(
+        "einsum_reduced",
+        lambda x, *, equation: tf.einsum(equation, x),
+        "Einsum",
+        batching=_with_points,
+        starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2), (1, 2, 3), (2, 3, 3)),
+        equation=_that_fit(
+            *("...ij->...i", "ij->i", "ij->j", "...ij->...j", "ij->", "ij", "ji", "ij->ji", "...ij->...", "i...->..."),
+            *("i...j->j...", "i...j->...", "...i->...", "ii->", "...ii", "ijk->ik", "ijk->ki", "ijk->j", "ijj->i"),
+            *("ijj->ji", "iji->j", "iij->ji", "iij->", "ij...->...j"),
+        ),
+    ),
+    _matrix(
+        "einsum_pair",
+        lambda x, y, *, equation: tf.einsum(equation, x, y),
+        "Einsum",
+        batching=_with_points,
+        others=lambda shape: [(shape,), *restacked(shape[-2:], shape)],
+        equation=_that_fit(
+            *("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"),
+            *("...ij,...ik->...j", "...ij,...kl->...lj", "...ij,kj->...ik", "ij,...kj->k...i", "i...j,kj->...ik"),
+            *("ij,ij->i", "ij,ij->", "ij,ik", "ij,kj->", "ij,kl->j", "ij,kl->li", "...ii,...jk->...ij"),
+            *("ii,ij->j", "...ii,...jj->...", "...ii,...ij->...ij", "i...j,i...k->kj...", "ij,...k->...jik"),
+        ),
+    ),
+    _square(
+        "einsum_chain",
+        lambda x, y, *, equation: tf.einsum(equation, x, y, x),
+        "Einsum",
+        batching=_with_points,
+        others=alike,
+        equation=lambda shape, other: _that_fit(
+            *("...ij,...jk,...kl->...il", "ij,jk,kl->il", "...ij,...jk,...ki->...", "ij,jk,kl", "ij,ij,ij->i"),
+            *("...ij,...kl,...jl->...k", "ii,ij,kj->k"),
+        )(shape, other, shape),
     ),
 )

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
-from gradcheck.hunt.catalogue.keras_linalg import kronecker, polynomial, vandermonde
-from gradcheck.hunt.catalogue.keras_statistics import before_nan
+from gradcheck.hunt.catalogue.keras_ops import before_nan, kronecker, polynomial, vandermonde
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, nonempty_matrix, reduced, vector

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
+from gradcheck.hunt.catalogue.distances import at, norms, ties, ties_of_largest, ties_of_smallest
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points, tf
 from gradcheck.hunt.catalogue.shapes import (
     alike,
+    at_least,
     axes,
     matmul,
     nonempty_matrix,
@@ -20,7 +23,7 @@ from gradcheck.hunt.catalogue.shapes import (
     vector,
 )
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Shapes
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
 
@@ -227,5 +230,315 @@ ORDERING = (
         ),
         decreasing=BOOL,
         kinks=_pooling_ties,
+    ),
+)
+
+
+def _sets_of_axes(shape: Shape, *_others: Shape) -> Iterable[tuple[int, ...]]:
+    """The last axis, all of them, the first, the last two."""
+    rank = len(shape)
+    return dict.fromkeys([(-1,), tuple(range(rank)), (0,), tuple(range(rank))[-2:]])
+
+
+def _weights(shape: Shape) -> Shapes:
+    """Of the elements, of the last axis, of all axes but the last."""
+    return [(other,) for other in dict.fromkeys([shape, shape[-1:], (*shape[:-1], 1)])]
+
+
+_nn = partial(operation, "nn")
+_moments = partial(
+    _nn,
+    shapes=vector,
+    starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
+    batching=reduces_points,
+    axis=_sets_of_axes,
+)
+_normalized = partial(_nn, broadcasts=True, shapes=vector, starts=((2,), (1,), (2, 2), (2, 3), (1, 2, 2)))
+_loss = partial(_nn, others=alike)
+
+GIVEN = (REALS, REALS, POSITIVE)
+"""A value, a mean and a variance."""
+
+MOMENTS = (
+    _moments(
+        "moments",
+        lambda x, *, axis, keepdims, which: tf.nn.moments(x, axis, keepdims=keepdims)[which],
+        "Mean",
+        which=(1, 0),
+        keepdims=BOOL,
+    ),
+    _moments(
+        "moments_shifted",
+        lambda x, *, axis, keepdims, which: tf.compat.v1.nn.moments(x, axis, shift=2.0, keep_dims=keepdims)[which],
+        "Mean",
+        which=(1, 0),
+        keepdims=BOOL,
+    ),
+    _moments(
+        "weighted_moments",
+        lambda x, y, *, axis, keepdims, which: tf.nn.weighted_moments(x, axis, y, keepdims=keepdims)[which],
+        "Sum Mul",
+        REALS,
+        POSITIVE,
+        others=_weights,
+        broadcasts=True,
+        which=(1, 0),
+        keepdims=BOOL,
+    ),
+    _moments(
+        "sufficient_statistics",
+        lambda x, *, axis, keepdims, which: tf.nn.sufficient_statistics(
+            x, axis, shift=np.float64(2.0), keepdims=keepdims
+        )[which],
+        "Sum",
+        which=(2, 1),
+        keepdims=BOOL,
+    ),
+    _nn(
+        "normalize_moments",
+        lambda x, y, z, *, shift, which: tf.nn.normalize_moments(x, y, z, shift)[which],
+        "Mul Reciprocal",
+        POSITIVE,
+        REALS,
+        REALS,
+        others=lambda shape: [(shape, shape)],
+        shift=(None, 2.0),
+        which=(1, 0),
+    ),
+    _normalized(
+        "batch_normalization",
+        lambda x, y, z, u, v, *, epsilon: tf.nn.batch_normalization(x, y, z, u, v, epsilon),
+        "Rsqrt Mul",
+        *(*GIVEN, REALS, REALS),
+        others=lambda shape: [(shape[-1:],) * 4, ((*shape[:-1], 1),) * 4],
+        epsilon=(0.001, 0.5),
+    ),
+    _normalized(
+        "batch_normalization_unscaled",
+        lambda x, y, z: tf.nn.batch_normalization(x, y, z, None, None, 0.5),
+        "Rsqrt Mul",
+        *GIVEN,
+        others=lambda shape: [(shape[-1:],) * 2, (shape,) * 2],
+    ),
+    _normalized(
+        "batch_normalization_global",
+        lambda x, y, z, u, v, *, scaled: tf.nn.batch_norm_with_global_normalization(x, y, z, u, v, 0.5, scaled),
+        "Rsqrt Mul",
+        *(*GIVEN, REALS, REALS),
+        shapes=at_least(1, 1, 1, 1),
+        others=lambda shape: [(shape[-1:],) * 4],
+        starts=((1, 1, 1, 2), (2, 1, 2, 1)),
+        scaled=BOOL,
+    ),
+    _loss("log_poisson_loss", lambda x, y: tf.nn.log_poisson_loss(x, y), "Exp Mul"),
+    _loss(
+        "log_poisson_loss_full",
+        lambda x, y: tf.nn.log_poisson_loss(x, y, compute_full_loss=True),
+        "Exp Mul Log",
+        POSITIVE,
+        REALS,
+        singular=at(1.0),
+    ),
+    _loss(
+        "weighted_cross_entropy",
+        lambda x, y, *, weight: tf.nn.weighted_cross_entropy_with_logits(x, y, weight),
+        "Log1p Exp Relu",
+        weight=(1.0, 0.5, 3.0),
+    ),
+    _loss(
+        "weighted_cross_entropy_of_weights",
+        lambda x, y, *, label: tf.nn.weighted_cross_entropy_with_logits(tf.zeros_like(x) + label, x, y),
+        "Log1p Exp Relu",
+        label=(1.0, 0.0, 0.5),
+    ),
+    _loss(
+        "compute_average_loss",
+        lambda x, y, *, size: tf.nn.compute_average_loss(x, sample_weight=y, global_batch_size=size),
+        "Sum Mul Cast",
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 1,
+        starts=((2,), (3,)),
+        size=(1, 4),
+        reference=lambda x, y, *, size: tf.reduce_sum(x * y, axis=-1) / size,
+        rtol=1e-6,
+    ),
+    _nn("scale_regularization_loss", lambda x: tf.nn.scale_regularization_loss(x), "Sum", looped=True),
+    _nn("log_sigmoid", lambda x: tf.math.log_sigmoid(x), "Softplus Neg"),
+    _nn(
+        "softmax_cross_entropy_over_axis",
+        lambda x, y, *, axis: tf.nn.softmax_cross_entropy_with_logits(
+            labels=tf.nn.softmax(x, axis=axis), logits=y, axis=axis
+        ),
+        "SoftmaxCrossEntropyWithLogits",
+        shapes=nonempty_matrix,
+        others=alike,
+        starts=((2, 2), (2, 3), (2, 1, 2)),
+        batching=along_axis,
+        axis=lambda shape, *_: (0, len(shape) - 2, -1),
+        terms=1.0,
+    ),
+)
+
+
+def _either_axis(shape: Shape) -> tuple[int, ...]:
+    return (*axes(shape), *range(len(shape)))
+
+
+def from_kinks_of_power(x: Array, *, power: int, axis: int, **_attributes: Any) -> Array:
+    """At zero a sum of magnitudes has a kink for each element, the other norms for the vector."""
+    return np.abs(x) if power == 1 else norms(x, axis=axis)
+
+
+def _from_kinks_of_largest(x: Array, *, axis: int, **_attributes: Any) -> Array:
+    """The largest magnitude is to be unique, and not to vanish."""
+    largest = np.max(np.abs(x), axis=axis)
+    gaps = ties_of_largest(np.abs(x), axis=axis)
+    return np.concatenate([largest.ravel(), gaps.ravel()])
+
+
+def _from_kinks_of_sums(x: Array, *, power: int | str, **_attributes: Any) -> Array:
+    """The largest sum of magnitudes, of columns or rows, is to be unique and to have no zeros."""
+    lines = np.abs(x if power == "rows" else np.swapaxes(x, -1, -2))
+    sums = lines.sum(-1)
+    of_largest = np.take_along_axis(lines, np.argmax(sums, axis=-1)[..., None, None], axis=-2)
+    return np.concatenate([of_largest.ravel(), ties(sums)[..., -1:].ravel()])
+
+
+def _from_kinks_of_spectral_norm(x: Array, **_attributes: Any) -> Array:
+    """The largest singular value is to be unique, and not to vanish."""
+    values = np.linalg.svd(x, compute_uv=False)
+    return np.concatenate([values[..., :1], -np.diff(values)[..., :1]], axis=-1)
+
+
+def from_equal(x: Array, *, axis: Any, **_attributes: Any) -> Array:
+    """Not all of several elements along the axes are to be equal; the deviation of a single one is 0 throughout."""
+    distances = norms(x - np.mean(x, axis=axis, keepdims=True), axis=axis)
+    return np.full_like(distances, np.inf) if distances.size == x.size else distances
+
+
+def _from_bound(x: Array, *, bound: float, axis: Any = None, **_attributes: Any) -> Array:
+    """The norm is to differ from the bound, above which something is divided by it."""
+    return np.abs(norms(x, axis=axis) - bound)
+
+
+_norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=along_axis, axis=_either_axis)
+_of_matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (3, 2), (2, 2, 2)))
+_scaling = partial(operation, "math", shapes=vector, starts=STARTS)
+_in_two = partial(_scaling, looped=True, when=lambda shape: shape[0] > 1)
+
+NORMS = (
+    _norm(
+        "norm",
+        lambda x, *, power, axis, keepdims: tf.norm(x, ord=power, axis=axis, keepdims=keepdims),
+        "Sum Abs",
+        power=(1, 3),
+        keepdims=BOOL,
+        kinks=from_kinks_of_power,
+    ),
+    _norm(
+        "norm_euclidean",
+        lambda x, *, power, axis, keepdims: tf.norm(x, ord=power, axis=axis, keepdims=keepdims),
+        "Sqrt Sum Mul",
+        power=("euclidean", 2),
+        keepdims=BOOL,
+        kinks=norms,
+    ),
+    _norm(
+        "norm_largest", lambda x, *, axis: tf.norm(x, ord=np.inf, axis=axis), "Max Abs", kinks=_from_kinks_of_largest
+    ),
+    _scaling(
+        "norm_of_all",
+        lambda x: tf.norm(x, axis=None),
+        "Sqrt Sum Mul",
+        batched=lambda x: tf.norm(tf.reshape(x, [x.shape[0], -1]), axis=-1),
+        kinks=lambda x: norms(x, axis=None),
+    ),
+    _of_matrix(
+        "norm_frobenius",
+        lambda x, *, power, keepdims: tf.norm(x, ord=power, axis=(-2, -1), keepdims=keepdims),
+        "Sqrt Sum Mul",
+        power=("fro", "euclidean"),
+        keepdims=BOOL,
+        kinks=lambda x, **_: norms(x, axis=(-2, -1)),
+    ),
+    _of_matrix(
+        "norm_of_columns",
+        lambda x, *, power: tf.norm(x, ord=1 if power == "columns" else np.inf, axis=(-2, -1)),
+        "Max Sum Abs",
+        power=("columns", "rows"),
+        kinks=_from_kinks_of_sums,
+    ),
+    _of_matrix(
+        "norm_spectral",
+        lambda x, *, keepdims: tf.norm(x, ord=2, axis=(-2, -1), keepdims=keepdims),
+        "Svd Max",
+        keepdims=BOOL,
+        kinks=_from_kinks_of_spectral_norm,
+    ),
+    _norm(
+        "normalize",
+        lambda x, *, axis, which: tf.linalg.normalize(x, axis=axis)[which],
+        "RealDiv Sqrt",
+        which=(0, 1),
+        singular=norms,
+    ),
+    _norm(
+        "normalize_of_power",
+        lambda x, *, power, axis, which: tf.linalg.normalize(x, ord=power, axis=axis)[which],
+        "RealDiv Sum Abs",
+        power=(1, 3),
+        which=(0, 1),
+        kinks=from_kinks_of_power,
+        singular=norms,
+    ),
+    _norm(
+        "normalize_by_largest",
+        lambda x, *, axis, which: tf.linalg.normalize(x, ord=np.inf, axis=axis)[which],
+        "RealDiv Max Abs",
+        which=(0, 1),
+        kinks=_from_kinks_of_largest,
+        singular=norms,
+    ),
+    _scaling(
+        "l2_normalize",
+        lambda x, *, axis, bound: tf.nn.l2_normalize(x, axis=axis, epsilon=bound**2),
+        "Maximum Rsqrt Sum",
+        batching=reduces_points,
+        axis=reduced,
+        bound=(1.0, 0.01),
+        kinks=_from_bound,
+    ),
+    _scaling(
+        "clip_by_norm",
+        lambda x, *, bound, axis: tf.clip_by_norm(x, bound, axes=axis),
+        "Maximum RealDiv",
+        batching=reduces_points,
+        axis=reduced,
+        bound=(1.0, 0.5, 4.0),
+        kinks=_from_bound,
+    ),
+    _in_two(
+        "clip_by_global_norm",
+        lambda x, *, bound, which: tf.clip_by_global_norm([x[:1], x[1:]], bound)[0][which],
+        "L2Loss Sqrt Minimum",
+        bound=(1.0, 0.5, 4.0),
+        which=(0, 1),
+        kinks=_from_bound,
+    ),
+    _in_two(
+        "global_norm",
+        lambda x: tf.linalg.global_norm([x[:1], x[1:]]),
+        "L2Loss Sqrt",
+        kinks=lambda x: norms(x, axis=None),
+    ),
+    _scaling(
+        "reduce_std",
+        lambda x, *, axis, keepdims: tf.math.reduce_std(x, axis=axis, keepdims=keepdims),
+        "Sqrt Mean Square",
+        batching=reduces_points,
+        axis=reduced,
+        keepdims=BOOL,
+        kinks=from_equal,
     ),
 )

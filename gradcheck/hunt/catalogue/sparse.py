@@ -5,17 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import between
-from gradcheck.hunt.catalogue.language import behind_points, operation, rows_first, tf
-from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, reduced, transpositions, vector
-from gradcheck.hunt.catalogue.sparse_products import (
-    multiplied_dense,
-    multiplied_in_function,
-    multiplied_with_zeros,
-    products_of_patterns,
-)
+from gradcheck.hunt.catalogue.language import behind_points, float32, operation, rows_first, tf, traced
+from gradcheck.hunt.catalogue.ragged import ragged_rows
+from gradcheck.hunt.catalogue.shapes import alike, at_least, nonempty_matrix, reduced, transpositions, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Formula, Indices, OpSpec, Shapes
+
+
+def compressed_pattern(matrix: tf.Tensor) -> tf.Tensor:
+    """The values at the pattern's places of a matrix (2, 3), or at the transposed pattern's of one (3, 2)."""
+    wide = matrix.shape[0] == 2
+    places = [[0, 0], [0, 2], [1, 0]] if wide else [[0, 0], [0, 1], [2, 0]]
+    return tf.raw_ops.DenseToCSRSparseMatrix(dense_input=matrix, indices=places)
+
+
+def multiplied(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    a, b = compressed_pattern(x), compressed_pattern(y)
+    product = tf.raw_ops.SparseMatrixSparseMatMul(a=a, b=b, type=x.dtype, **dict.fromkeys(options, True))
+    return tf.raw_ops.CSRSparseMatrixToDense(sparse_input=product, type=x.dtype)
+
+
+def gradient_of_product(x: tf.Tensor, y: tf.Tensor, cotangent: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        product = multiplied(x, y, options=options)
+    return tape.gradient(product, [x, y], cotangent)
+
+
+def multiplied_in_function(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    """The product with a gradient that is taken inside of a function: elsewhere the registered one throws."""
+
+    @tf.custom_gradient
+    def product(x, y):  # type: ignore[no-untyped-def]
+        def gradient(cotangent):  # type: ignore[no-untyped-def]
+            return traced(gradient_of_product)(x, y, cotangent, options=options)
+
+        return multiplied(x, y, options=options), gradient
+
+    return product(x, y)
+
+
+def products_of_patterns(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    """The dense products at all points."""
+    pattern = np.array([[1, 0, 1], [1, 0, 0]])
+    a, b = (dense * (pattern if dense.shape[1] == 2 else pattern.T) for dense in (x, y))
+    return tf.matmul(a, b, **dict.fromkeys(options, True))
+
+
+def multiplied_with_zeros(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    a, b = float32(x, y)
+    return tf.cast(tf.raw_ops.SparseMatMul(a=a, b=b, **dict.fromkeys(options, True)), tf.float64)
+
+
+def multiplied_dense(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    return tf.matmul(x, y, transpose_a="transpose_a" in options, transpose_b="transpose_b" in options)
+
 
 matrix: Formula = lambda values: tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], values, [2, 3])
 compressed_matrix: Formula = lambda x: tf.raw_ops.DenseToCSRSparseMatrix(
@@ -365,5 +412,116 @@ SPARSE = (
         batched=lambda x, default: (
             tf.sparse.to_dense(stacked(x - default[:, tf.newaxis])) + default[:, tf.newaxis, tf.newaxis]
         ),
+    ),
+)
+
+
+_of_three_values = partial(operation, "sparse", when=lambda shape: shape == (3,), starts=((3,),))
+_in_dense = partial(_of_three_values, looped=True)
+_ragged = partial(operation, "ragged", shapes=at_least(1), starts=((3,), (2,)))
+
+
+def _two_factors(_values: Shape) -> Shapes:
+    return [((2, inner), (inner, 3)) for inner in (2, 1)]
+
+
+SPARSE_FORMS = (
+    _in_dense(
+        "sparse_expand_dims",
+        lambda x, *, axis: tf.sparse.to_dense(tf.sparse.expand_dims(matrix(x), axis)),
+        "SparseToDense",
+        axis=(-1, 0, 1),
+    ),
+    _in_dense(
+        "sparse_reshape",
+        lambda x, *, shape: tf.sparse.to_dense(tf.sparse.reshape(matrix(x), shape)),
+        "SparseToDense",
+        shape=((3, 2), (6,)),
+    ),
+    _in_dense(
+        "sparse_reset_shape",
+        lambda x, *, shape: tf.sparse.to_dense(tf.sparse.reset_shape(matrix(x), shape)),
+        "SparseToDense",
+        shape=((3, 4), (2, 3), None),
+    ),
+    _of_three_values(
+        "sparse_map_values",
+        lambda x: tf.sparse.map_values(tf.sin, matrix(x)).values,
+        "Sin",
+        batched=lambda x: tf.sin(x),
+    ),
+    _of_three_values(
+        "sparse_retain",
+        lambda x, *, kept: tf.sparse.retain(matrix(x), [True, kept, True]).values,
+        "GatherV2",
+        batched=lambda x, *, kept: tf.gather(x, [0, 1, 2] if kept else [0, 2], axis=1),
+        kept=BOOL,
+    ),
+    _of_three_values(
+        "sparse_mask",
+        lambda x, *, dropped: tf.sparse.mask(tf.IndexedSlices(x, [0, 4, 1]), [dropped, 7]).values,
+        "GatherV2",
+        batched=lambda x, *, dropped: tf.gather(
+            x, [row for row, index in enumerate([0, 4, 1]) if index != dropped], axis=1
+        ),
+        dropped=(0, 4, 1),
+    ),
+    operation(
+        "sparse",
+        "sparse_from_dense",
+        lambda x: tf.sparse.to_dense(tf.sparse.from_dense(x)),
+        "GatherNd SparseToDense",
+        batched=lambda x: x,
+        shapes=nonempty_matrix,
+        starts=((2, 2), (2, 3), (1, 2)),
+    ),
+    _in_dense(
+        "sampled_addmm",
+        lambda x, y, z, *, beta, alpha: tf.sparse.sampled_addmm(
+            [[0, 0], [0, 2], [1, 0]], x, [2, 3], y, z, beta, alpha, tf.float64
+        )[1],
+        "GatherNd Mul Sum",
+        others=_two_factors,
+        alpha=(1.0, -2.0),
+        beta=(1.0, 0.5),
+    ),
+)
+
+RAGGED_FORMS = (
+    operation(
+        "ragged",
+        "ragged_map_flat_values",
+        lambda x: tf.ragged.map_flat_values(tf.sin, ragged_rows(x)).values,
+        "Sin",
+        batched=lambda x: tf.sin(x),
+        shapes=at_least(3),
+        when=lambda shape: shape == (3,),
+        starts=((3,),),
+    ),
+    _ragged(
+        "ragged_stack",
+        lambda x, y: tf.ragged.stack([x, y, x]).values,
+        "ConcatV2",
+        batched=lambda x, y: tf.concat([x, y, x], axis=1),
+        others=lambda _shape: [((2,),), ((1,),)],
+    ),
+    _ragged(
+        "ragged_stack_dynamic_partitions",
+        lambda x, *, rows: tf.ragged.stack_dynamic_partitions(x, rows, 3).to_tensor(1.0),
+        "GatherV2 RaggedTensorToTensor",
+        looped=True,
+        rows=lambda shape: Indices(shape[0], 3),
+    ),
+    operation(
+        "ragged",
+        "ragged_boolean_mask",
+        lambda x, *, dropped: (
+            tf.ragged.boolean_mask(x, [[column != dropped for column in range(x.shape[1])]] * x.shape[0]).values
+        ),
+        "GatherV2",
+        looped=True,
+        shapes=at_least(1, 2),
+        starts=((2, 2), (1, 2), (2, 3)),
+        dropped=(0, 1),
     ),
 )
