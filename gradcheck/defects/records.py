@@ -24,7 +24,7 @@ DEFECT, LIMITATION, ABSENT, CONVENTION = "defect", "documented limitation", "not
 Class = Literal["defect", "documented limitation", "not implemented", "convention"]
 """The class of a record: a violation of what TensorFlow promises; a limit that its documentation or its error states; a
 derivative that its code says it does not have; or a choice where more than one is defended."""
-GROUP = re.compile(r"[a-z0-9-]{0,80}")
+GROUP = re.compile(r"[a-z0-9_-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
 DerivativeValues = tuple[tuple[float, ...] | None, ...]
 """A derivative: for each input its elements in row-major order, complex ones as two numbers; None for None."""
@@ -74,7 +74,7 @@ class Severity(IntEnum):
 class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
     """Something that TensorFlow does wrong: `source` says how the truth is known, `upstream` links its issue.
 
-    Records of one root cause share the name of a `group`.
+    Records of one root cause share the name of a `group`, which the file of a cause gives to its examples.
     """
 
     version: Literal[1] = 1
@@ -220,7 +220,7 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
 
 Known = Defect | TapeDefect
-"""The documents that a file of known defects may hold."""
+"""The records of known defects."""
 
 
 def check_mode(path: str, mode: str) -> None:
