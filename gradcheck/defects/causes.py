@@ -36,8 +36,9 @@ class KnownCause(Document, frozen=True, tag_field="format", tag="gradcheck known
         names: list[Any] = []
         for number, own in enumerate(self.examples):
             place = f"$.examples[{number}]"
-            for field in own.keys() & elsewhere.keys():
-                raise DocumentError(f"{place}.{field}", own[field], f"no {field} here, since {elsewhere[field]}")
+            for field in own:
+                if field in elsewhere:
+                    raise DocumentError(f"{place}.{field}", own[field], f"no {field} here, since {elsewhere[field]}")
             if "name" in own and own["name"] in names:
                 raise DocumentError(f"{place}.name", own["name"], "a name that no example before it has")
             names.append(own.get("name"))

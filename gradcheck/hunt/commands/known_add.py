@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--upstream", metavar="URL", help="TensorFlow's issue, if there is one")
     parser.add_argument("--right", metavar="JSON", help="the right derivative, a list of numbers for each input")
     parser.add_argument("--name", help="the name of the record (from the operation, the special value and the order)")
-    parser.add_argument("--cause", metavar="NAME", help="the root cause, new or known, that it is an example of (NAME)")
+    parser.add_argument("--cause", help="the root cause, new or known, of which it is an example (the record's name)")
     parser.add_argument("--wide", action="store_true", help="leave out the whole operation at this order")
     cli.folder_option(parser)
 
