@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     Order = int
 else:
     Order = Literal[1, 2]
+FLAT, NEXT = re.compile(r'\[\n *((?:"(?:[^"\\]|\\.)*"|[^]["{}])*?)\n *\]'), re.compile(r",\n *")
+"""A list of numbers and texts as json.dumps writes it, and what stands between its items; no text holds a newline."""
 STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
@@ -144,8 +146,9 @@ def plain(document: Any) -> Any:
 
 
 def to_text(document: Any) -> str:
-    """Format a document as the text of a file."""
-    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Format a document as the text of a file, with each list of numbers and texts on one line."""
+    text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
+    return FLAT.sub(lambda found: f"[{NEXT.sub(', ', found[1])}]", text) + "\n"
 
 
 def _number(value: Any) -> Any:

@@ -23,7 +23,7 @@ class Word(str, Enum):
 
 
 class Verdict(Word):
-    """What a comparison comes to, the best first.
+    """The outcomes of a comparison, the best first.
 
     >>> f"{Verdict.MISMATCH}", Verdict.MISMATCH == "mismatch"
     ('mismatch', True)

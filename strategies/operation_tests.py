@@ -133,7 +133,7 @@ def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callabl
         gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, seen.message, defect.category))
         if seen.state is not State.STILL or seen.changed:
             pytest.fail(
-                f"reports/known/{defect.name}.json: {seen.state}: {seen.message}; the record no longer describes "
+                f"{defect.name}: {seen.state}: {seen.message}; the record in reports/known no longer describes "
                 f"{defect.title!r}, so correct it or take it away",
                 pytrace=False,
             )

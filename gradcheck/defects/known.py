@@ -1,4 +1,4 @@
-"""The known defects of TensorFlow, one JSON file each: loaded, matched, excluded from generation."""
+"""The known defects of TensorFlow, a JSON file for each root cause: loaded, matched, excluded from generation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.defects.causes import KnownCause, KnownDocument, check_each, records_of, text_of
 from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
 from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
@@ -23,11 +24,12 @@ class KnownDefectError(ValueError):
 
 
 def records(folder: Path | str | None = None, check: Check | None = None) -> tuple[Known, ...]:
-    """All records of a folder, sorted by file name; `check` is called with each.
+    """All records of a folder, sorted by name; `check` is called with each.
 
     Without a folder: a project's own (of pytest's root folder, or the nearest from here up), and those that came with
-    the package; a file of the project replaces one of the same name. If GRADCHECK_KNOWN names a folder, only that one
-    is read. Raises KnownDefectError for a file that is broken or is something else, and for a folder named but missing.
+    the package; a record of the project replaces one of the same name. If GRADCHECK_KNOWN names a folder, only that one
+    is read. Raises KnownDefectError for a file that is broken or is something else, for a name that two files have, and
+    for a folder named but missing.
     """
     if folder is not None:
         return _of_folder(Path(folder), check)
@@ -40,13 +42,32 @@ def records(folder: Path | str | None = None, check: Check | None = None) -> tup
 
 
 def _of_folder(place: Path, check: Check | None) -> tuple[Known, ...]:
+    found = _with_files(place, check)
+    return tuple(found[name][1] for name in sorted(found))
+
+
+def _with_files(place: Path, check: Check | None) -> dict[str, tuple[Path, Known]]:
+    """The records of a folder by name, each with its file."""
     if not place.is_dir():
         raise KnownDefectError(f"{place}: no such folder; name the folder of the known defects, such as reports/known")
-    found = {path: read(path, check) for path in sorted(place.glob("*.json"))}
-    for path, one in found.items():
-        if one.name != path.stem:
-            raise KnownDefectError(f"{path}: holds the record {one.name}; the file has to be called {one.name}.json")
-    return tuple(found.values())
+    found: dict[str, tuple[Path, Known]] = {}
+    for path in sorted(place.glob("*.json")):
+        name, records = _read(path, check)
+        if name != path.stem:
+            raise KnownDefectError(f"{path}: holds {name}; the file has to be called {name}.json")
+        for one in records:
+            if one.name in found:
+                raise KnownDefectError(
+                    f"{path}: holds the record {one.name}, as does {found[one.name][0]}; take it out of one of them"
+                )
+            found[one.name] = path, one
+    return found
+
+
+def file_of(folder: Path, name: str) -> Path | None:
+    """The file of a folder that holds the record of this name; None where none does. Raises KnownDefectError."""
+    path, _ = _with_files(folder, None).get(name, (None, None))
+    return path
 
 
 def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
@@ -82,30 +103,39 @@ def find(start: Path) -> Path | None:
     return next((place for place in places if place.is_dir()), None)
 
 
-def read(path: Path, check: Check | None = None) -> Known:
-    """The record of one file; raises KnownDefectError, which names the file, the place in it and the fix."""
+def read(path: Path) -> tuple[Known, ...]:
+    """The records of one file; raises KnownDefectError, which names the file, the place in it and the fix."""
+    return _read(path, None)[1]
+
+
+def _read(path: Path, check: Check | None) -> tuple[str, tuple[Known, ...]]:
+    """The name that a file has to have, and its records."""
     try:
-        found = _of_text(files.read(path, documents.MAX_TEXT))
+        document, records = _of_text(files.read(path, documents.MAX_TEXT))
         if check is not None:
-            check(found)
+            check_each(document, records, check)
     except (DocumentError, OSError) as error:
         raise KnownDefectError(
             f"{path}: not a known defect of this format: {error}. Correct the file or take it out of the folder; "
             f"reports/README.md describes the format"
         ) from None
-    return found
+    return document.cause if isinstance(document, KnownCause) else document.name, records
 
 
 @lru_cache(maxsize=1024)
-def _of_text(text: str) -> Known:
-    """The record of a file's text, cached: a process reads hundreds again and again, and few of them have changed."""
-    return from_json(documents.parse(text))
+def _of_text(text: str) -> tuple[KnownDocument, tuple[Known, ...]]:
+    """The document of a file's text and its records, cached: a process reads hundreds of files again and again."""
+    document: KnownDocument = documents.convert(documents.parse(text), KnownDocument)  # type: ignore[arg-type]  # a union is no type
+    return document, records_of(document)
 
 
-def from_json(data: Any) -> Known:
-    """The record of a parsed document; raises DocumentError."""
-    found: Known = documents.convert(data, Known)  # type: ignore[arg-type]  # a union is no type
-    return found
+def write(path: Path, records: Sequence[Known]) -> None:
+    """Writes the file of a cause's records; raises OSError.
+
+    A file of the earlier form, of one record, keeps its form where its name is not that of the cause.
+    """
+    is_cause = all(one.cause == path.stem for one in records)
+    files.replace(path, text_of(records) if is_cause else documents.to_text(records[0]))
 
 
 @lru_cache(maxsize=64)

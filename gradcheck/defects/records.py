@@ -24,7 +24,7 @@ DEFECT, LIMITATION, ABSENT, CONVENTION = "defect", "documented limitation", "not
 Class = Literal["defect", "documented limitation", "not implemented", "convention"]
 """The class of a record: a violation of what TensorFlow promises; a limit that its documentation or its error states; a
 derivative that its code says it does not have; or a choice where more than one is defended."""
-GROUP = re.compile(r"[a-z0-9-]{0,80}")
+GROUP = re.compile(r"[a-z0-9_-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
 DerivativeValues = tuple[tuple[float, ...] | None, ...]
 """A derivative: for each input its elements in row-major order, complex ones as two numbers; None for None."""
@@ -34,7 +34,7 @@ ProgramOutcome = str | tuple[float, ...]
 
 
 class Signature(Document, frozen=True):
-    """What two findings share if they are the same defect: the operation, the way of its derivative, what is wrong."""
+    """The operation, how its derivative is taken, and what is wrong: the same in all findings of one defect."""
 
     operation: Text
     order: Order
@@ -74,7 +74,7 @@ class Severity(IntEnum):
 class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
     """Something that TensorFlow does wrong: `source` says how the truth is known, `upstream` links its issue.
 
-    Records of one root cause share the name of a `group`.
+    Records of one root cause share the name of a `group`, which the file of a cause gives to its examples.
     """
 
     version: Literal[1] = 1
@@ -98,12 +98,13 @@ class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
 
 
 class KernelForm(Document, frozen=True, omit_defaults=True):
-    """An operation of the regions that is one kernel of TensorFlow, so that they speak of the kernel's inputs, too.
+    """An operation of the regions that is one kernel of TensorFlow, so that the regions apply to the kernel's inputs.
 
-    The operation's `arguments` are the kernel's inputs of these numbers (None: computed from something else), or, with
-    `rows`, what lies in these along their first dimension. Its attributes `attrs` are the kernel's of these names, or
-    the inputs of these numbers. It holds where the kernel's attributes, and inputs by number, are as `fixed`. The
-    operation's result is computed from the kernel's `output`.
+    `arguments` has, for each of the operation's arguments, the number of the kernel's input that it is (None: it is
+    computed from something else); with `rows`, the arguments lie in that input, along its first dimension. `attrs` maps
+    attributes of the operation to the names of the kernel's attributes, or the numbers of its inputs. All of that holds
+    where the kernel's attributes, and its inputs by number, have the values in `fixed`. `output` is the number of the
+    kernel's output from which the operation's result is computed.
     """
 
     op: Text
@@ -118,12 +119,13 @@ class KernelForm(Document, frozen=True, omit_defaults=True):
 class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=True):
     """A wrong derivative of TensorFlow that has been triaged.
 
-    `graph`, `cotangent` and `direction` replay it: TensorFlow gives `given` (empty where it raises or gives another
-    shape than the input's), the truth is `right`, known from `source`. `description` says what is special about the
-    example; only `regions` say where the defect bites: they are left out of generation for its releases. `remedy` is
-    Python that binds y to the graph's output, of the inputs as a script names them, with a derivative that is right.
-    `kernels` say which kernels of TensorFlow the operations of the regions are; where each part of a composite is right
-    by itself (`library_functions` has these), or the fault lies in how derivatives are taken, there are none.
+    `graph`, `cotangent` and `direction` are an example that replays it: TensorFlow gives `given` (empty where it raises
+    or gives another shape than the input's), `right` is the true derivative, and `source` says how that is known.
+    `description` says what is special about the example. Only `regions` say where the defect applies; generation leaves
+    them out for its releases. `remedy` is Python that binds y to the graph's output, of the inputs as a script names
+    them, with a derivative that is right. `kernels` say which kernels of TensorFlow the operations of the regions are.
+    There are none where each part of a composite is right by itself (`library_functions` has these), or where the fault
+    lies in how derivatives are taken.
     """
 
     signature: Signature
@@ -175,10 +177,10 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
 
 
 class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw_only=True):
-    """Documented behaviour that tapes do not keep: a program whose part `derivative` should come to `documented`.
+    """Documented behaviour that tapes do not keep: the `derivative` in a program should be `documented`.
 
-    TensorFlow gives `given`. `derivative` is what a Derive statement binds; where it binds several, one of them, such
-    as g[0].
+    TensorFlow gives `given`. `derivative` is the name that a statement Derive binds, or where it binds several, one of
+    them, such as g[0].
     """
 
     program: Program
@@ -220,7 +222,7 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
 
 Known = Defect | TapeDefect
-"""The documents that a file of known defects may hold."""
+"""The records of known defects."""
 
 
 def check_mode(path: str, mode: str) -> None:

@@ -75,26 +75,29 @@ class Arrival:
 class Region(Document, frozen=True, omit_defaults=True):
     """The arguments of one operation, or of `ANY`, for which its derivative is known to be wrong.
 
-    An operation of real numbers stands for its complex form, too, in `op`, `producers` and `neighbours`.
-    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any), and
-    `sides` the least number of elements along each. The elements of `argument` are compared in groups: along `along`
-    (an axis, several, or the name of the attribute that holds them; None: the whole argument is one group), in all
-    `windows` of these sizes along it (with `padding` "SAME", beyond its ends, too, where nothing counts), or those that
-    the attribute `segments` makes of its first dimension; or else the values of `indices`, names of attributes, are the
-    one group. Of each group the `elements` count; the `condition` holds if it holds for any group, one of matrices
-    ("singular") for any of those along the last two axes. With `minus` or `plus`, the number of another argument, the
-    elements are those of the difference or the sum, so that "zero" finds equal or opposite ones. With `where`, only
-    those count beside which the arguments of these numbers are what it says of them. With `pixels`, the number of an
-    image, the elements are edges of boxes, as fractions of its sides, and the groups are what the image is one pixel
-    before, at and behind each corner, along an edge that lies on a pixel. With `producers`, one of these operations has
-    to stand somewhere before the arguments, with `neighbours` right before; with `apart`, no value may be two of them.
+    In `op`, `producers` and `neighbours`, an operation of real numbers stands for its complex form, too. The region is
+    limited to the attribute values `attrs`, to arguments whose number of dimensions is one of `ranks` (empty: any), and
+    to at least `sides` elements along each dimension.
+
+    The `condition` is about groups of elements of the argument with the number `argument`, and holds if it holds for
+    one group. The groups lie along `along`: an axis, several, or the name of the attribute that holds them (None: the
+    whole argument is one group). With `windows`, they are all windows of these sizes there, with `padding` "SAME" also
+    beyond the ends, where nothing counts; with `segments`, those that the attribute of this name makes of the first
+    dimension; with `indices`, names of attributes, the values of these are the only group. Of each group the `elements`
+    count. A condition on matrices, such as "singular", is about those along the last two axes.
+
+    With `minus` or `plus`, the number of another argument, the elements are those of the difference or the sum, so that
+    "zero" finds equal or opposite ones. With `where`, only those elements count beside which the arguments of these
+    numbers are what it says. With `pixels`, the number of an image, the elements are edges of boxes, as fractions of
+    its sides, and the groups are the image's values one pixel before, at and behind each corner, along every edge that
+    lies on a pixel. With `producers`, one of these operations has to stand somewhere before the arguments, with
+    `neighbours` right before them; with `apart`, no value may be two of the arguments.
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
-    depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
-    nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right. What is found
-    there is known. With `error`, what is raised has to contain that text; generation cannot know that either. A
-    `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether forward mode is
-    wrong there, too, whatever arrives, at order 1 as well.
+    depend on the inputs ("varying"), or both ("varying zero"). With `error`, what is raised has to contain this text.
+    Generation can know neither, and draws there, as it does with `drawn`, where most of the region is right. What is
+    found there is known. `pushforward`, of a region at order 2, says whether forward mode is wrong there, too, whatever
+    arrives, at order 1 as well: it passes through the gradient function and its derivative.
     """
 
     op: Text

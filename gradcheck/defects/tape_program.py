@@ -62,7 +62,7 @@ class Variable(Document, frozen=True):
 
 
 class Apply(Step, frozen=True, tag="apply"):
-    """`name = operation(arguments)`; the name of a variable then stands for a tensor (D12)."""
+    """`name = operation(arguments)`; the name of a variable then stands for a tensor."""
 
     name: Identifier
     operation: Text

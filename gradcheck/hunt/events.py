@@ -42,7 +42,7 @@ Amount = Annotated[float, Meta(ge=0)]
 
 
 class Ending(Word):
-    """How a process's part of a run ended."""
+    """The ways in which a process's part of a run ends."""
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
@@ -50,7 +50,7 @@ class Ending(Word):
 
 
 class State(Word):
-    """What became of a known defect; where runs differ, the first of these counts."""
+    """The states of a known defect that was replayed; where runs differ, the first of these counts."""
 
     STILL = "still wrong"
     CANNOT_TELL = "cannot tell"
@@ -88,11 +88,11 @@ class Started(RunEvent, frozen=True, tag="started"):
 
 
 class OperationDone(RunEvent, frozen=True, tag="operation"):
-    """One operation at one order, after its examples, or part of them: lines for the same two are added up.
+    """The examples of an operation at one order, or part of them; lines for the same operation and order are added up.
 
-    `counts` maps coverage.OUTCOMES to examples; `attempts` are graphs drawn, `rejected` those that were no valid
-    example. `resolution` is the smallest error that would have been noticed, over the largest derivative, at its
-    worst; None where nothing was compared.
+    `counts` has the numbers of examples by outcome (coverage.OUTCOMES), `attempts` is the number of graphs drawn,
+    `rejected` that of those which were no valid example. `resolution` is the smallest error that would have been
+    noticed, over the largest derivative, at its worst; None where nothing was compared.
     """
 
     operation: Words
@@ -116,7 +116,7 @@ class FindingMade(RunEvent, frozen=True, tag="finding"):
 
 
 class Stopped(RunEvent, frozen=True):
-    """A graph that did not come to an end, an example of `operation`, whose derivative was taken along `path`."""
+    """A graph on which a process crashed or hung; it is an example of `operation`, with the derivative along `path`."""
 
     operation: Words
     order: Order
@@ -167,7 +167,7 @@ class Hang(Stopped, frozen=True, tag="hang"):
 
 
 class KnownReplayed(RunEvent, frozen=True, tag="known"):
-    """A known defect, by the name of its file, on a release of TensorFlow; `message` says why it cannot tell.
+    """A known defect that was replayed on a release of TensorFlow; `message` says why its state cannot be told.
 
     `category` is the record's class.
     """

@@ -60,7 +60,7 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class ElementCheck:
-    """A coordinate of the derivative as the trial compared it; it may be off by `allowed` before that is noticed."""
+    """One coordinate of the derivative, as the trial compared it; an error of up to `allowed` is not noticed."""
 
     coordinate: int
     verdict: Verdict

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gradcheck import files
+from gradcheck.defects.causes import KnownCause
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.defects.records import Defect, TapeDefect
 from gradcheck.defects.tape_program import Program
@@ -23,6 +24,7 @@ DOCUMENTS: dict[str, Any] = {
     "event": Event,
     "gradient-run": GradientRun,
     "graph": GraphDocument,
+    "known-cause": KnownCause,
     "known-defect": Defect,
     "known-tape-defect": TapeDefect,
     "report": Report,

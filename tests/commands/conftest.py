@@ -21,16 +21,7 @@ from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Finding
-
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
-
-
-def copied_record(folder: Path, record: str, **fields: Any) -> Path:
-    """A committed record in another folder, with some fields of its JSON replaced."""
-    data = json.loads((COMMITTED / f"{record}.json").read_text()) | fields
-    path = folder / f"{data['name']}.json"
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    return path
+from tests.records import COMMITTED
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from gradcheck.hunt.events import Started, to_line
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.json_report import Report
 from tests.machine import MACHINE
+from tests.records import alone, copied, document
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known" / "cumprod-zero-order1.json"
+CUMPROD = "cumprod-zero-order1"
 FIRST = to_line(Started(MACHINE, "ci", "7", "1/1", ())) + "\n"
 WORDS = ("--title", "a title", "--source", "By hand.")
 SINK = {"op": "sin", "parents": [0], "attrs": {}}
@@ -124,7 +124,7 @@ def refused(call: Any, folder: Path, *command: object) -> Any:
 
 @pytest.fixture
 def report(discovered: Callable[[str], GraphFinding]) -> Any:
-    return documents.plain(Report.of(discovered(COMMITTED.stem)))
+    return documents.plain(Report.of(discovered(CUMPROD)))
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
@@ -138,19 +138,23 @@ def test_a_forged_report(call: Any, tmp_path: Path, report: Any, forgery: str) -
     assert any(words in said.err for words in ("x.json: ", "cannot run", "cannot tell"))
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_forged_known_defect(call: Any, tmp_path: Path, report: Any, forgery: str) -> None:
+@pytest.mark.parametrize(
+    ("forgery", "form"), [*((one, "a cause") for one in FORGERIES), *((one, "one record") for one in CHANGES)]
+)
+def test_a_forged_known_defect(call: Any, tmp_path: Path, report: Any, forgery: str, form: str) -> None:
     known = tmp_path / "reports" / "known"
     known.mkdir(parents=True)
-    forge(known / "x.json", forgery, json.loads(COMMITTED.read_text()))
+    path = known / "x.json"
+    forge(path, forgery, document(CUMPROD))
+    if form == "a cause" and forgery in CHANGES:
+        path.write_text(json.dumps(alone(json.loads(path.read_text()), "x")))
     good = tmp_path / "good.json"
     good.write_text(json.dumps(report))
-    name = json.loads(COMMITTED.read_text())["name"]
     only_when_run = ("an attribute that is not offered", "a cotangent of another shape")
     for command in (
-        ("replay", known / "x.json"),
+        ("replay", path),
         ("known", "check"),
-        ("known", "fixed", name),
+        ("known", "fixed", CUMPROD),
         *(() if forgery in only_when_run else (("known", "list"), ("replay",), ("coverage",))),
     ):
         refused(call, tmp_path, *command)
@@ -214,8 +218,8 @@ def test_what_is_wrong_in_none_of_these_ways_is_accepted(call: Any, tmp_path: Pa
     (tmp_path / "shard" / "events").mkdir(parents=True)
     finding = json.dumps({"event": "finding", "report": report})
     (tmp_path / "shard" / "events" / "x.jsonl").write_text(f"{FIRST}{finding}\n")
-    assert call("known", "add", "reports/x.json", *WORDS).code == 0
-    shutil.copy(COMMITTED, known)
+    assert call("known", "add", "reports/x.json", *WORDS, "--cause", "cumprod-at-zero").code == 0
+    copied(known, CUMPROD)
     for command in (("replay",), ("known", "check"), ("known", "list"), ("merge", "shard"), ("coverage", "shard")):
         assert call(*command).code == (command == ("replay",)), command
 
@@ -224,7 +228,7 @@ def test_html_and_control_characters_that_a_report_may_hold_are_harmless(
     call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
     """A report may have any text; a terminal and a page must not interpret it."""
-    found = discovered(COMMITTED.stem)
+    found = discovered(CUMPROD)
     wrong = dataclasses.replace(found.findings[0], reason=f"\x1b[2J\u202e{HTML}", input=HTML)
     data = documents.plain(Report.of(dataclasses.replace(found, findings=(wrong,), description=f"\x1b[2J{HTML}")))
     (tmp_path / "reports" / "known").mkdir(parents=True)
@@ -241,7 +245,7 @@ def test_a_description_that_is_code_stays_a_text_in_the_script(
     call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
     code = '"""\nimport os\nos.mkdir("EXECUTED")\n"""'
-    data = documents.plain(Report.of(dataclasses.replace(discovered(COMMITTED.stem), description=code)))
+    data = documents.plain(Report.of(dataclasses.replace(discovered(CUMPROD), description=code)))
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "x.jsonl").write_text(FIRST + json.dumps({"event": "finding", "report": data}) + "\n")
     assert call("merge", ".", "--into", "out").code == 0

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from msgspec import structs
 
 from gradcheck.defects import known
+from gradcheck.defects.causes import text_of
 from gradcheck.defects.conditions import SPECIAL
-from gradcheck.defects.records import Defect
+from gradcheck.defects.records import Defect, Releases
 from gradcheck.hunt.commands.known_add import CLOSE
 from gradcheck.hunt.graph import Graph, Node, literal
-from tests import slices
-from tests.commands.conftest import copied_record
-from tests.records import COMMITTED, DEFECTS, covering
+from tests import records, slices
+from tests.records import COMMITTED, DEFECTS, RECORDS, covering, document, from_json
 
 CUMPROD = "cumprod-zero-order1"
 WORDS = ("--title", "the gradient at 0 is 0", "--source", "By hand: 1 + b + bc.")
@@ -33,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 def copied(folder: Path, defect: str = CUMPROD, **fields: Any) -> Path:
     """A committed defect, with some fields of its JSON replaced."""
-    return copied_record(folder, defect, **fields)
+    return records.copied(folder, defect, **fields)
 
 
 def test_list(call: Any, folder: Path) -> None:
@@ -54,7 +55,7 @@ def test_list(call: Any, folder: Path) -> None:
     assert data["tape_defects"] == []
     assert data["defects"][0] == {
         "name": CUMPROD,
-        "title": known.read(COMMITTED / f"{CUMPROD}.json").title,
+        "title": document(CUMPROD)["title"],
         "operation": "cumprod",
         "order": 1,
         "kind": "wrong value",
@@ -122,7 +123,7 @@ def test_the_name_comes_from_the_signature_and_no_file_is_overwritten(call: Any,
     assert call("known", "add", written(CUMPROD), *WORDS).code == 0
     before = (folder / f"{CUMPROD}.json").read_bytes()
     for more, complaint in (
-        ((), f"{CUMPROD}.json: already there"),
+        ((), f"{CUMPROD}.json: {CUMPROD} is already there; choose another name with --name"),
         (("--name", "other"), f"already known as {CUMPROD}"),
         (("--name", "../../x"), "--name was '../../x'; expected a text like"),
     ):
@@ -131,6 +132,60 @@ def test_the_name_comes_from_the_signature_and_no_file_is_overwritten(call: Any,
         assert complaint in said.err
     assert [path.name for path in folder.iterdir()] == [f"{CUMPROD}.json"]
     assert (folder / f"{CUMPROD}.json").read_bytes() == before
+
+
+@pytest.fixture
+def both(folder: Path) -> Path:
+    """The file of a cause with two examples, which share the releases."""
+    path = folder / "cumprod-at-zero.json"
+    known.write(path, [from_json(document(name)) for name in (CUMPROD, "cumprod-zero-order2")])
+    assert json.loads(path.read_text())["shared"]["releases"] == {"from": "2.18", "until": None}
+    return path
+
+
+def test_an_example_is_added_to_a_cause(call: Any, written: Any, folder: Path) -> None:
+    path = copied(folder, "cumprod-zero-order2")
+    before = known.read(path)
+    said = call("known", "add", written(CUMPROD), *WORDS, "--cause", "cumprod-at-zero")
+    assert (said.code, said.out.split("\n")[0]) == (0, f"added {path}")
+    made, other = known.read(path)
+    assert (made.name, made.cause, made.title) == (CUMPROD, "cumprod-at-zero", WORDS[1])
+    assert (other,) == before
+    assert path.read_text() == text_of([other, made])
+    assert [one.name for one in folder.iterdir()] == [path.name]
+
+
+def test_a_cause_begins_with_its_first_example(call: Any, written: Any, folder: Path) -> None:
+    said = call("known", "add", written(CUMPROD), *WORDS, "--cause", "at-zero", "--json")
+    assert (said.code, said.json["file"]) == (0, str(folder / "at-zero.json"))
+    ((made,),) = [known.read(path) for path in folder.iterdir()]
+    assert (made.name, made.cause, said.json["defect"]["group"]) == (CUMPROD, "at-zero", "at-zero")
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (("--cause", "cumprod-at-zero"), f"cumprod-at-zero.json: {CUMPROD} is already there; choose another name"),
+        (
+            ("--name", "cumprod-at-zero"),
+            "already there; choose another name with --name, or add to it",
+        ),
+        (("--name", "new", "--cause", "../x"), "--cause was '../x'; expected a text like"),
+        (
+            ("--name", "new", "--cause", "old"),
+            "old.json: holds old of the cause cumprod-at-zero; name that",
+        ),
+    ],
+)
+def test_names_that_are_taken_are_refused(
+    call: Any, written: Any, both: Path, more: tuple[str, ...], complaint: str
+) -> None:
+    both.with_name("old.json").write_text(json.dumps(document(CUMPROD) | {"name": "old"}))
+    before = {path: path.read_bytes() for path in both.parent.iterdir()}
+    said = call("known", "add", written(CUMPROD), *WORDS, *more)
+    assert said.code == 2
+    assert complaint in said.err
+    assert {path: path.read_bytes() for path in both.parent.iterdir()} == before
 
 
 def test_a_whole_operation_is_left_out_only_with_wide(call: Any, written: Any, folder: Path) -> None:
@@ -217,7 +272,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
 
 
 def test_check_tells_every_state(call: Any, folder: Path) -> None:
-    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    data = document(CUMPROD)
     swapped = {"right": data["given"], "given": data["right"]}
     since = {"from": "99.1", "until": None}
     ended = {"from": "2.17", "until": "2.18"}
@@ -244,7 +299,7 @@ def test_check_tells_every_state(call: Any, folder: Path) -> None:
     assert list(said.json["defects"][0]) == ["name", "state", "message", "title", "upstream"]
     copied(folder, name="broken", cotangent={"dtype": "float64", "shape": [1], "values": [1.0]})
     said = call("known", "check", "broken")
-    assert (said.code, said.next) == (2, f"look at {folder / 'broken.json'} and correct it (cannot tell)")
+    assert (said.code, said.next) == (2, f"look at broken in {folder / 'broken.json'} and correct it (cannot tell)")
     assert call("known", "check", "still").code == 0
 
 
@@ -264,6 +319,38 @@ def test_fixed_writes_the_release_and_nothing_else(call: Any, folder: Path) -> N
     assert said.next.startswith(f"git diff {path}")
     assert path.read_text() == before.replace('"until": null', '"until": "99.1.0"')
     assert known.load(folder)[0].covers("98.0.0")
+
+
+def test_fixed_changes_one_example_of_a_cause(call: Any, both: Path) -> None:
+    first, second = known.read(both)
+    assert call("known", "fixed", CUMPROD, "--release", "99.1.0").code == 0
+    now, other = known.read(both)
+    assert now == structs.replace(first, releases=Releases("2.18", "99.1.0"))
+    assert other == second
+    data = json.loads(both.read_text())
+    assert "releases" not in data["shared"]
+    assert [one["releases"]["until"] for one in data["examples"]] == ["99.1.0", None]
+    assert call("known", "fixed", "cumprod-zero-order2", "--release", "99.1.0").code == 0
+    assert json.loads(both.read_text())["shared"]["releases"] == {"from": "2.18", "until": "99.1.0"}
+
+
+@pytest.mark.parametrize(("group", "form"), [("", "gradcheck known cause"), ("other", "gradcheck known defect")])
+def test_fixed_rewrites_a_file_of_one_record(call: Any, folder: Path, group: str, form: str) -> None:
+    path = folder / f"{CUMPROD}.json"
+    before = document(CUMPROD) | {"group": group}
+    path.write_text(json.dumps(before))
+    assert call("known", "fixed", CUMPROD, "--release", "99.1.0").code == 0
+    after = before | {"releases": {"from": "2.18", "until": "99.1.0"}, "group": group or CUMPROD}
+    assert known.read(path) == (from_json(after),)
+    assert json.loads(path.read_text())["format"] == form
+
+
+def test_the_next_step_names_the_file_of_a_cause(call: Any, both: Path) -> None:
+    first, second = known.read(both)
+    assert isinstance(second, Defect)
+    known.write(both, [first, structs.replace(second, given=((1.0, 0.0, 0.0),))])
+    said = call("known", "check")
+    assert (said.code, said.next) == (1, f"look at cumprod-zero-order2 in {both} and correct it (changed)")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +374,7 @@ def test_what_the_installed_release_contradicts_is_refused(
 
 
 def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
-    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    data = document(CUMPROD)
     copied(folder, right=data["given"], given=data["right"])
     assert call("known", "fixed", CUMPROD).code == 0
     assert known.load(folder)[0].releases.until == RELEASE
@@ -306,7 +393,7 @@ def test_a_release_after_one_that_is_right_is_refused(call: Any, folder: Path) -
 def test_the_next_step_is_about_the_folder_that_was_named(call: Any, tmp_path: Path) -> None:
     place = tmp_path / "else where"
     place.mkdir()
-    copied_record(place, CUMPROD)
+    copied(place)
     for command, expected in (
         (("list",), "known show NAME"),
         (("show", CUMPROD), f"known check {CUMPROD}"),
@@ -339,8 +426,8 @@ def test_a_record_of_the_package_that_has_changed_is_shown_and_not_to_be_written
 ) -> None:
     packaged = tmp_path / "packaged"
     packaged.mkdir()
-    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
-    copied_record(packaged, CUMPROD, right=data["given"], given=data["right"])
+    data = document(CUMPROD)
+    copied(packaged, right=data["given"], given=data["right"])
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: packaged)
     checked = call("known", "check", CUMPROD)
     assert (checked.code, checked.next) == (1, f"python -m gradcheck known show {CUMPROD}")
@@ -368,7 +455,7 @@ def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:
     said = call("known", "kernels")
     assert (said.code, said.next) == (0, f"git diff {folder}")
     assert "norm_euclidean-zero-order1  no kernel by itself\n1 of 2 with a kernel, 2 files written" in said.out
-    assert path.read_text() == (COMMITTED / f"{CUMPROD}.json").read_text()
+    assert known.read(path) == (true,)
     assert [one.kernels for one in known.load(folder)] == [true.kernels, ()]
     again = call("known", "kernels", CUMPROD, "--json").json
     assert (again["written"], again["kernels"]) == ([], {CUMPROD: ["Cumprod"]})
@@ -381,7 +468,7 @@ def test_a_page_of_all_is_written(call: Any, folder: Path, tmp_path: Path) -> No
     assert (said.code, said.json["records"], said.json["causes"]) == (0, 1, 1)
     assert f'id="{CUMPROD}"' in (tmp_path / "new" / "page.html").read_text()
     assert call("known", "page").out.startswith("1 records of 1 root causes\nwritten: known.html\n")
-    (folder / f"{CUMPROD}.json").unlink()
+    (folder / "cumprod-at-zero.json").unlink()
     assert "holds no known defects" in call("known", "page", "--folder", folder).err
     copied(folder)
     refused = call("known", "page", "--into", folder)
@@ -392,7 +479,7 @@ def test_a_page_of_all_is_written(call: Any, folder: Path, tmp_path: Path) -> No
 def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
     shutil.copytree(COMMITTED, tmp_path / "elsewhere")
     said = call("known", "list", "--folder", tmp_path / "elsewhere", "--json")
-    assert len(said.json["defects"]) + len(said.json["tape_defects"]) == len(list(COMMITTED.glob("*.json")))
+    assert len(said.json["defects"]) + len(said.json["tape_defects"]) == len(RECORDS)
 
 
 def traits(defect: Defect) -> set[tuple[str, object]]:

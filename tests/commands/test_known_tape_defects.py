@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.defects import known
-from tests.commands.conftest import copied_record
-from tests.records import COMMITTED, TAPE_DEFECTS
+from tests import records
+from tests.records import TAPE_DEFECTS, alone, document
 
 CUMPROD, TAPE = "cumprod-zero-order1", "tape-watch-while-stopped"
 SINCE = {"from": "2.18", "until": None}
@@ -26,13 +25,13 @@ def folder(tmp_path: Path) -> Path:
     """A folder of known defects with one of a graph, where the commands look for it."""
     place = tmp_path / "reports" / "known"
     place.mkdir(parents=True)
-    shutil.copy(COMMITTED / f"{CUMPROD}.json", place)
+    records.copied(place, CUMPROD)
     return place
 
 
 def copied(folder: Path, **fields: Any) -> Path:
     """The record of a tape, with some fields of its JSON replaced."""
-    return copied_record(folder, TAPE, **fields)
+    return records.copied(folder, TAPE, **fields)
 
 
 def test_list(call: Any, folder: Path) -> None:
@@ -154,9 +153,8 @@ def test_replay(call: Any, folder: Path) -> None:
     ],
 )
 def test_a_forged_one_is_refused_by_every_command(call: Any, folder: Path, fields: dict[str, Any]) -> None:
-    data = json.loads((COMMITTED / f"{TAPE}.json").read_text()) | fields
     path = folder / "forged.json"
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(alone(document(TAPE) | fields, "forged")))
     for command in (("known", "list"), ("known", "check"), ("known", "fixed", CUMPROD), ("replay", path)):
         said = call(*command)
         assert said.code == 2

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,15 +14,15 @@ from typing import Any
 import pytest
 
 from gradcheck.__main__ import main
+from gradcheck.defects import known
 from gradcheck.hunt.events import Crash, EventFile, Started
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.running.aggregate import save
 from tests import slices
-from tests.commands.conftest import copied_record
 from tests.machine import MACHINE
+from tests.records import copied, document, from_json
 
 ROOT = Path(__file__).parents[2]
-COMMITTED = ROOT / "reports" / "known"
 GRAPH = Graph((literal([0.0]),), (Node.of("sin", 0),))
 SIN = {
     "graph": GRAPH,
@@ -38,6 +37,7 @@ COMPOSED = {
     "cotangent": literal([1.0]),
 }
 CUMPROD = "cumprod-zero-order1"
+SWAPPED = {"right": document(CUMPROD)["given"], "given": document(CUMPROD)["right"]}
 PLANTED = """
 import os, time
 from gradcheck.hunt import trial
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_to_be_corrected(call: Any, tmp_path: Path) -> No
 def test_known_defects_are_replayed_and_reports_of_them_recognised(call: Any, written: Any, tmp_path: Path) -> None:
     written(CUMPROD)
     (tmp_path / "reports" / "known").mkdir()
-    shutil.copy(COMMITTED / f"{CUMPROD}.json", tmp_path / "reports" / "known")
+    copied(tmp_path / "reports" / "known", CUMPROD)
     said = call("replay", "--json")
     assert [(one["source"], one["state"], one["known"]) for one in said.json["findings"]] == [
         ("report", "still wrong", CUMPROD),
@@ -116,28 +116,53 @@ def test_known_defects_are_replayed_and_reports_of_them_recognised(call: Any, wr
 
 
 def test_a_known_defect_that_is_right_here_is_to_be_marked(call: Any, tmp_path: Path) -> None:
-    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
-    data.update(right=data["given"], given=data["right"])
-    (tmp_path / "one.json").write_text(json.dumps(data))
-    said = call("replay", tmp_path / "one.json")
+    path = copied(tmp_path, CUMPROD, **SWAPPED)
+    said = call("replay", path)
     assert (said.code, said.next) == (0, f"python -m gradcheck known fixed {CUMPROD} --folder {tmp_path}")
-    data["releases"].update({"from": "2.0", "until": "2.1"})
-    (tmp_path / "one.json").write_text(json.dumps(data))
-    assert call("replay", tmp_path / "one.json").next == f"rm {tmp_path / 'one.json'}"
+    copied(tmp_path, CUMPROD, **SWAPPED, releases={"from": "2.0", "until": "2.1"})
+    assert call("replay", path).next == f"rm {path}"
+
+
+def test_each_example_of_a_cause_is_replayed(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "cumprod-at-zero.json"
+    both = [document(name) for name in (CUMPROD, "cumprod-zero-order2")]
+    both[1].update(right=both[1]["given"], given=both[1]["right"])
+    known.write(path, [*map(from_json, both)])
+    said = call("replay", path, "--json")
+    assert [(one["name"], one["state"], one["known"], one["file"]) for one in said.json["findings"]] == [
+        (CUMPROD, "still wrong", CUMPROD, str(path)),
+        ("cumprod-zero-order2", "fixed", "cumprod-zero-order2", str(path)),
+    ]
+    assert (said.code, said.json["counts"]) == (1, {"still wrong": 1, "fixed": 1, "cannot tell": 0})
+    assert said.json["next"] == f"python -m gradcheck known fixed cumprod-zero-order2 --folder {tmp_path}"
+    both[1]["releases"] = {"from": "2.0", "until": "2.1"}
+    known.write(path, [*map(from_json, both)])
+    assert call("replay", path).next == f"take cumprod-zero-order2 out of {path}"
+
+
+def test_a_file_of_one_record_is_replayed_as_it_was_written_before_causes(call: Any, tmp_path: Path) -> None:
+    (tmp_path / f"{CUMPROD}.json").write_text(json.dumps(document(CUMPROD)))
+    said = call("replay", tmp_path, "--json")
+    assert [(one["source"], one["state"], one["name"]) for one in said.json["findings"]] == [
+        ("known", "still wrong", CUMPROD)
+    ]
+
+
+def test_a_broken_example_is_named_with_its_place(call: Any, tmp_path: Path) -> None:
+    path = copied(tmp_path, CUMPROD, cotangent=[])
+    said = call("replay", path)
+    assert (said.code, said.next) == (2, f"correct {path} or take it away, then python -m gradcheck replay")
+    assert "$.examples[0].cotangent: a list of 0 was given; expected an object" in said.out
 
 
 @pytest.mark.parametrize("folder", ["reports/known", "another folder"])
 def test_the_next_step_marks_a_fixed_defect_in_its_own_folder(call: Any, tmp_path: Path, folder: str) -> None:
-    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
-    data.update(right=data["given"], given=data["right"])
-    path = tmp_path / folder / f"{CUMPROD}.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(data))
+    (tmp_path / folder).mkdir(parents=True)
+    path = copied(tmp_path / folder, CUMPROD, **SWAPPED)
     step = shlex.split(call("replay", path).next)
     assert ("--folder" in step) is (folder == "another folder")
-    data.update(right=data["given"], given=data["right"], title="the same, as it was")
     assert call(*step[3:]).code == 0
-    assert json.loads(path.read_text())["releases"]["until"] is not None
+    assert known.read(path)[0].releases.until is not None
 
 
 def test_the_json_is_stable(call: Any, written: Any) -> None:
@@ -198,7 +223,7 @@ def process(*arguments: str, **variables: str) -> subprocess.Popen[str]:
 
 
 def test_what_a_terminal_cannot_show_is_spelt_out(tmp_path: Path) -> None:
-    copied_record(tmp_path, "cumprod-zero-order1", title="cumprod in ℝ")
+    copied(tmp_path, "cumprod-zero-order1", title="cumprod in ℝ")
     listing = process("known", "list", "--folder", str(tmp_path), PYTHONIOENCODING="latin-1")
     output, complaint = listing.communicate()
     assert (listing.returncode, complaint) == (0, "")
@@ -206,7 +231,7 @@ def test_what_a_terminal_cannot_show_is_spelt_out(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path) -> None:
-    copied_record(tmp_path, "cumprod-zero-order1")
+    copied(tmp_path, "cumprod-zero-order1")
     listing = process("known", "list", "--json", "--folder", str(tmp_path))
     assert listing.stdout is not None
     assert listing.stderr is not None

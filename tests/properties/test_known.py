@@ -104,11 +104,11 @@ def it_is_still_there(replay: Replay) -> None:
         return
     assert not replay.fixed, (
         f"TensorFlow {tf.__version__} gives the right derivative, {defect.right}: {defect.title!r} is FIXED. "
-        f'Set "until" to "{tf.__version__}" in reports/known/{defect.name}.json.'
+        f'Set "until" to "{tf.__version__}" in reports/known/{defect.cause}.json.'
     )
     assert close(now, defect.wrong, replay.rtol), (
         f"TensorFlow {tf.__version__} gives {now}, neither the wrong {defect.given} nor the right {defect.right}: "
-        f"{defect.title!r} has changed; look at it again and correct reports/known/{defect.name}.json."
+        f"{defect.title!r} has changed; look at it again and correct reports/known/{defect.cause}.json."
     )
 
 

@@ -29,7 +29,7 @@ def test_what_a_record_says_is_so(
 
 
 def it_is_still_there(defect: TapeDefect, seen: Recheck) -> None:
-    file = f"reports/known/{defect.name}.json"
+    file = f"reports/known/{defect.cause}.json"
     assert seen.state is not State.CANNOT_TELL, f"{file}: {seen.message}"
     if not defect.covers(tf.__version__):
         assert seen.state is State.FIXED, f"{defect.name}: back in TensorFlow {tf.__version__}: {seen.message}"

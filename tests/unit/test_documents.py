@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from gradcheck.documents import Document, DocumentError, Real, convert, matching, parse, plain, read
+from gradcheck.documents import Document, DocumentError, Real, convert, matching, parse, plain, read, to_text
 from gradcheck.result import Verdict
 
 
@@ -52,6 +52,24 @@ outer = st.builds(
 @given(outer)
 def test_a_document_survives_json(document: Outer) -> None:
     assert convert(parse(json.dumps(plain(document), allow_nan=False)), Outer) == document
+
+
+letters = st.text('a"\\[]{},\n ')
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | letters,
+    lambda inner: st.lists(inner) | st.dictionaries(letters, inner),
+)
+
+
+@given(values)
+def test_the_text_of_a_document_is_the_same_json(data: Any) -> None:
+    assert json.dumps(json.loads(to_text(data))) == json.dumps(data)
+
+
+def test_a_list_of_numbers_and_texts_is_written_on_one_line() -> None:
+    data = {"one": [1.0, -2, None, "a, [b]\n"], "lists": [[1], [], {}]}
+    lines = ['  "one": [1.0, -2, null, "a, [b]\\n"],', '  "lists": [', "    [1],", "    [],", "    {}", "  ]"]
+    assert to_text(data).split("\n") == ["{", *lines, "}", ""]
 
 
 def test_numbers_that_json_does_not_know_are_texts() -> None:

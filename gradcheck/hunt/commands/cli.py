@@ -9,17 +9,16 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gradcheck import documents, files, runtime
+from gradcheck import documents, runtime
 from gradcheck.defects import known
 from gradcheck.defects.records import Known
-from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import known_graphs
 
 LARGEST_NUMBER = 1_000_000
@@ -197,14 +196,16 @@ def elsewhere(folder: Path | None) -> str:
     return "" if folder is None else f" --folder {shlex.quote(str(folder))}"
 
 
-def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Changes the JSON object in the file of a known defect; raises CommandError where that cannot be done."""
-    try:
-        data = documents.parse(files.read(path, MAX_TEXT))
-        change(data)
-        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+def rewrite(folder: Path, changed: Iterable[Known]) -> list[Path]:
+    """Puts changed records into their files, and returns these; raises CommandError where one cannot be written."""
+    new = {one.name: one for one in changed}
+    paths = dict.fromkeys(path for name in new if (path := known.file_of(folder, name)) is not None)
+    for path in paths:
+        try:
+            known.write(path, [new.get(one.name, one) for one in known.read(path)])
+        except OSError as error:
+            raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+    return [*paths]
 
 
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:

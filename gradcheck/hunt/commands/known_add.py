@@ -8,16 +8,18 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradcheck import documents, files
+from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects import known
 from gradcheck.defects.conditions import SPECIAL, describe, special
-from gradcheck.defects.records import NAME, Defect, Releases
+from gradcheck.defects.records import NAME, Defect, Known, Releases
 from gradcheck.defects.region import Region, narrowest
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
@@ -37,7 +39,8 @@ ADD = """make a known defect of a finding that has been triaged
 The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
 derivative that is called right is taken from finite differences (or from --right, which has to agree with them).
 Generation leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its
-order. Where nothing is special about the example, that would be the whole operation, which takes --wide.
+order. Where nothing is special about the example, that would be the whole operation, which takes --wide. The record is
+the first example of a root cause of its name, or with --cause one more of another.
 
 exit codes: 0 added; 2 nothing was written.
 
@@ -54,7 +57,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--source", required=True, help="how the right derivative is known")
     parser.add_argument("--upstream", metavar="URL", help="TensorFlow's issue, if there is one")
     parser.add_argument("--right", metavar="JSON", help="the right derivative, a list of numbers for each input")
-    parser.add_argument("--name", help="the name of the file (from the operation, the special value and the order)")
+    parser.add_argument("--name", help="the name of the record (from the operation, the special value and the order)")
+    parser.add_argument("--cause", help="the root cause, new or known, of which it is an example (the record's name)")
     parser.add_argument("--wide", action="store_true", help="leave out the whole operation at this order")
     cli.folder_option(parser)
 
@@ -68,16 +72,12 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     folder = cli.known_folder(options.folder)
     release, found = cli.tensorflow(), with_values(found)
     name = _usual_name(found) if options.name is None else options.name
-    if not NAME.fullmatch(name):
-        raise cli.CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
-    path = folder / f"{name}.json"
-    if path.exists() or path.is_symlink():
-        raise cli.CommandError(f"{path}: already there; choose another name with --name")
-    given = _numbers(options.right)
-    here = [one for one in cli.known_records(folder) if isinstance(one, Defect) and one.covers(release)]
+    given, records = _numbers(options.right), cli.known_records(folder)
+    path, others = _file(folder, name, options.cause)
+    here = [one for one in records if isinstance(one, Defect) and one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
-    made = _drafted(found, name, given, options)
+    made = _drafted(found, name, path.stem, given, options)
     if known_graphs.match(found, defects=[made]) is None:
         raise cli.CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
     from gradcheck.hunt.kernel_forms import with_kernels
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     made = with_kernels(made)
     data = documents.plain(made)
     try:
-        files.replace(path, documents.to_text(made))
+        known.write(path, [*others, made])
     except OSError as error:
         raise cli.CommandError(f"{folder}: cannot be written to ({error}); name another with --folder DIR") from None
     lines = (
@@ -97,6 +97,25 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     )
     step = f"python -m gradcheck known check {name}{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
+
+
+def _file(folder: Path, name: str, cause: str | None) -> tuple[Path, Sequence[Known]]:
+    """The file of a new record, and the other records in it; raises CommandError where the names do not allow one."""
+    for option, text in (("--name", name), ("--cause", cause)):
+        if text is not None and not NAME.fullmatch(text):
+            raise cli.CommandError(f"{option} was {text!r}; expected a text like {NAME.pattern}")
+    if (taken := known.file_of(folder, name)) is not None:
+        raise cli.CommandError(f"{taken}: {name} is already there; choose another name with --name")
+    path = folder / f"{cause or name}.json"
+    others = known.read(path) if path.exists() else ()
+    if others and cause is None:
+        raise cli.CommandError(
+            f"{path}: already there; choose another name with --name, or add to it with --cause {name}"
+        )
+    for other in others:
+        if other.cause != cause:
+            raise cli.CommandError(f"{path}: holds {other.name} of the cause {other.cause}; name that with --cause")
+    return path, others
 
 
 def with_values(found: GraphFinding) -> GraphFinding:
@@ -127,7 +146,7 @@ def shared_digits(one: float, other: float) -> float:
     return float(np.format_float_scientific(one, precision=digits - 1))
 
 
-def _drafted(found: GraphFinding, name: str, given: Numbers | None, options: argparse.Namespace) -> Defect:
+def _drafted(found: GraphFinding, name: str, cause: str, given: Numbers | None, options: argparse.Namespace) -> Defect:
     """The known defect of a finding; raises CommandError where it is not wrong here, or the options do not fit it."""
     from gradcheck.hunt.recheck import of_report, taken
 
@@ -151,6 +170,7 @@ def _drafted(found: GraphFinding, name: str, given: Numbers | None, options: arg
             regions=(_region(found, options.wide),),
             releases=Releases(cli.tensorflow().partition("-")[0], None),
             upstream=options.upstream,
+            group=cause,
         )
         read = documents.convert(documents.plain(made), Defect)
         known_graphs.check(read)
@@ -165,7 +185,7 @@ def _arguments(found: GraphFinding) -> list[Any]:
 
 
 def _usual_name(found: GraphFinding) -> str:
-    """The name of a defect's file: how the derivative was taken, operation, what is special, order."""
+    """The name of a record: how the derivative was taken, operation, what is special, order."""
     here = special(_arguments(found))
     taken, what = "" if found.taken == PLAIN else str(found.taken), "" if here is None else SPECIAL[here[0]]
     words = f"{taken} {found.culprit} {what} order{found.order}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gradcheck import documents, files
 from gradcheck.defects import known
@@ -143,11 +144,12 @@ def _next(odd: Sequence[tuple[str, str]], folder: Path | None, elsewhere: str) -
     if not odd:
         return "python -m gradcheck known page" if folder is None else "python -m pytest tests/properties"
     state, name = min(odd, key=lambda one: one[0] != State.FIXED)
-    if folder is None or not (folder / f"{name}.json").is_file():
+    path = None if folder is None else known.file_of(folder, name)
+    if path is None:
         return f"python -m gradcheck known show {name}"
     if state == State.FIXED:
         return f"python -m gradcheck known fixed {name}{elsewhere}"
-    return f"look at {folder / name}.json and correct it ({state})"
+    return f"look at {name} in {path} and correct it ({state})"
 
 
 def _refuse_contradicted(found: Known, until: str, installed: str) -> None:
@@ -182,8 +184,7 @@ def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
             f"release {until} is not after {found.releases.since}, from which {found.name} is recorded"
         )
     _refuse_contradicted(found, until, installed)
-    path = folder / f"{found.name}.json"
-    cli.rewrite(path, lambda data: data["releases"].update(until=until))
+    (path,) = cli.rewrite(folder, [replace(found, releases=replace(found.releases, until=until))])
     lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
@@ -202,22 +203,15 @@ def run_kernels(options: argparse.Namespace) -> cli.CommandOutput:
     found = [with_kernels(one) for one in records if isinstance(one, Defect)]
     before = {one.name: documents.plain(one) for one in records}
     changed = [one for one in found if documents.plain(one) != before[one.name]]
-    for one in changed:
-        cli.rewrite(folder / f"{one.name}.json", partial(_put_kernels, defect=one))
+    paths = cli.rewrite(folder, changed)
     rows = [
         (one.name, ", ".join(sorted({form.kernel for form in one.kernels})) or "no kernel by itself") for one in found
     ]
     kernels = {one.name: sorted({form.kernel for form in one.kernels}) for one in found}
-    total = f"{sum(map(bool, kernels.values()))} of {len(found)} with a kernel, {len(changed)} files written"
+    total = f"{sum(map(bool, kernels.values()))} of {len(found)} with a kernel, {len(paths)} files written"
     data = {"kernels": kernels, "written": [one.name for one in changed]}
     step = f"git diff {shlex.quote(str(folder))}" if changed else "python -m pytest tests/unit/defects"
     return cli.CommandOutput("known kernels", (*cli.table(rows), total), data, step)
-
-
-def _put_kernels(data: dict[str, Any], *, defect: Defect) -> None:
-    data.pop("kernels", None)
-    if defect.kernels:
-        data["kernels"] = documents.plain(defect.kernels)
 
 
 def run_page(options: argparse.Namespace) -> cli.CommandOutput:

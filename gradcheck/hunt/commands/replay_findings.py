@@ -13,11 +13,13 @@ from typing import Any
 
 from gradcheck import documents
 from gradcheck.defects import known
+from gradcheck.defects.causes import KnownDocument, check_each, records_of
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.commands.known_add import with_values
 from gradcheck.hunt.events import State, Stopped
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.configuration import EVENTS
@@ -26,22 +28,22 @@ from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
 REPLAY = """take the derivatives of findings again: still wrong, fixed, or cannot tell
 
-A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
-`known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
-is executed: it names operations of the catalogue and numbers.
+A finding is a report's JSON, or an example in a file of reports/known. A folder stands for all those in it and in its
+folder `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a
+file is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
 highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive.
 
 example:
-  python -m gradcheck replay reports/known/cumprod-zero-order1.json"""
+  python -m gradcheck replay reports/known/cumprod-at-zero.json"""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {"crash": State.STILL, "hang": State.STILL, "ended": State.FIXED, "not run": State.CANNOT_TELL}
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """The outcome for one file; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
+    """The outcome for one finding; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
 
     `known` is the known defect that this release is recorded to have and that it is an example of.
     """
@@ -79,7 +81,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     paths = _files(options.findings, stopped=bool(stopped))
     release = cli.tensorflow()
     defects = [one for one in cli.known_records() if isinstance(one, Defect) and one.covers(release)]
-    seen = [_replayed(path, defects, release) for path in paths]
+    seen = [one for path in paths for one in _replayed(path, defects, release)]
     seen += [_rerun(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
@@ -126,24 +128,34 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
-    """The outcome for the finding, the known defect or the documented behaviour in a file."""
+def _replayed(path: Path, defects: Sequence[Defect], release: str) -> list[Replayed]:
+    """The outcome for the finding, or for each known defect or documented behaviour, in a file."""
     try:
-        found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
+        found: KnownDocument | Report = documents.read(path, KnownDocument | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if not isinstance(found, Report):
-            known_graphs.check(found)
+            records = records_of(found)
+            check_each(found, records, known_graphs.check)
     except (ValueError, OSError) as error:
-        return Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))
-    from gradcheck.hunt.recheck import of_known, of_report
+        return [Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))]
+    if isinstance(found, Report):
+        return [_replayed_report(path, found.finding, defects)]
+    return [_replayed_record(path, one, release) for one in records]
 
-    if not isinstance(found, Report):
-        seen, here = of_known(found), found.name if found.covers(release) else None
-        signature = found.signature if isinstance(found, Defect) else None
-        operation, order = (None, None) if signature is None else (signature.operation, signature.order)
-        return Replayed(
-            str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, here, seen.changed
-        )
-    one = found.finding
+
+def _replayed_record(path: Path, record: Known, release: str) -> Replayed:
+    from gradcheck.hunt.recheck import of_known
+
+    seen, here = of_known(record), record.name if record.covers(release) else None
+    signature = record.signature if isinstance(record, Defect) else None
+    operation, order = (None, None) if signature is None else (signature.operation, signature.order)
+    return Replayed(
+        str(path), seen.state, seen.message, "known", record.name, operation, order, record.kind, here, seen.changed
+    )
+
+
+def _replayed_report(path: Path, one: GraphFinding, defects: Sequence[Defect]) -> Replayed:
+    from gradcheck.hunt.recheck import of_report
+
     seen, match = of_report(one), None
     if seen.state is not State.CANNOT_TELL:
         # The values in the file may be anything; those of the graph are computed.
@@ -175,5 +187,6 @@ def _next(seen: Sequence[Replayed]) -> str:
             case "cannot tell", None:
                 steps.setdefault(3, f"correct {file} or take it away, then python -m gradcheck replay")
             case "fixed", "report" | "known":
-                steps.setdefault(4, f"rm {file}")
+                alone = sum(other.file == one.file for other in seen) == 1
+                steps.setdefault(4, f"rm {file}" if alone else f"take {one.name} out of {file}")
     return steps[min(steps)] if steps else "python -m gradcheck known list"

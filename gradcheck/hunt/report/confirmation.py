@@ -17,8 +17,11 @@ VERDICTS = {"RIGHT": 0, "WRONG": 1, "INCONCLUSIVE": 2}
 
 
 class Confirmation(Document, frozen=True):
-    """What the script did: exit code 1 says that the derivative is still wrong, 0 that it is right, 2 that it could not
-    tell; None that the time was over. `output` is what it printed, at most 20,000 characters."""
+    """The result of a run of the script in a fresh process.
+
+    `returncode` is 1 where the derivative is still wrong, 0 where it is right, 2 where the script could not tell, None
+    where its time was over. `output` is the text that it printed, at most 20,000 characters.
+    """
 
     returncode: int | None
     output: str

@@ -15,7 +15,7 @@ XLA = ("XLA_FLAGS", "TF_XLA_FLAGS")
 
 
 class Environment(Document, frozen=True):
-    """What a maintainer asks for first. 0 threads means TensorFlow's own choice."""
+    """Versions and settings that a maintainer asks for first; 0 threads are TensorFlow's own choice."""
 
     tensorflow: str
     numpy: str

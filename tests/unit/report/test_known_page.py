@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +14,15 @@ from gradcheck.defects import known
 from gradcheck.defects.records import DEFECT, Defect, Known, TapeDefect
 from gradcheck.hunt.report import known_page as page
 from tests import forging, slices
+from tests.records import COMMITTED, RECORDS, document, from_json
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 NASTY = "</code></script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`\u202e"
 NAMES = ("cumprod-zero-order1", "cumprod-zero-order2", "bessel_i0-zero-order2", "pfor-roll-order1", "xlogy-zero-order1")
 Parsed = Callable[[str], Any]
 
 
 def records(*names: str) -> list[Known]:
-    return [known.read(COMMITTED / f"{name}.json") for name in names or (*NAMES, "tape-watch-while-stopped")]
+    return [one for one in RECORDS if one.name in (names or (*NAMES, "tape-watch-while-stopped"))]
 
 
 def test_every_record_is_there_with_all_that_is_known_of_it(parsed: Parsed) -> None:
@@ -84,16 +82,14 @@ def test_the_only_script_is_the_one_that_the_policy_names(parsed: Parsed) -> Non
 
 @pytest.mark.parametrize("field", ["title", "source", "remedy", "description"])
 def test_nothing_in_a_record_gets_out_of_its_place(parsed: Parsed, field: str) -> None:
-    document = json.loads((COMMITTED / f"{NAMES[0]}.json").read_text())
-    evil = known.from_json(forging.forged(document, field, value=NASTY))
-    plain, found = (parsed(page.known_page([one], "2.21.0")) for one in (known.from_json(document), evil))
+    evil = from_json(forging.forged(document(NAMES[0]), field, value=NASTY))
+    plain, found = (parsed(page.known_page([one], "2.21.0")) for one in (*records(NAMES[0]), evil))
     assert [tag for tag, _ in found.elements] == [tag for tag, _ in plain.elements]
     assert "\u202e" not in page.known_page([evil], NASTY)
 
 
 def test_nothing_in_a_program_of_tapes_does_either(parsed: Parsed) -> None:
-    document = json.loads((COMMITTED / "tape-watch-while-stopped.json").read_text())
-    evil = known.from_json(forging.forged(document, "title", value=NASTY))
+    evil = from_json(forging.forged(document("tape-watch-while-stopped"), "title", value=NASTY))
     assert isinstance(evil, TapeDefect)
     tags = [
         [tag for tag, _ in parsed(page.known_page([one], "2.21.0")).elements] for one in (evil, *records(evil.name))
@@ -102,9 +98,8 @@ def test_nothing_in_a_program_of_tapes_does_either(parsed: Parsed) -> None:
 
 
 def test_a_link_that_is_no_link_is_no_record() -> None:
-    document = json.loads((COMMITTED / f"{NAMES[0]}.json").read_text())
     with pytest.raises(ValueError, match="upstream"):
-        known.from_json(forging.forged(document, "upstream", value="javascript:alert(1)"))
+        from_json(forging.forged(document(NAMES[0]), "upstream", value="javascript:alert(1)"))
 
 
 def test_long_derivatives_are_shortened() -> None:

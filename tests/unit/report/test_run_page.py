@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -33,8 +32,8 @@ from gradcheck.hunt.report.run import Grade, HuntRun, merge, reaches
 from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.result import Kind
+from tests.records import copied
 
-COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 Parsed = Callable[[str], Any]
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|"
@@ -196,7 +195,7 @@ def test_a_run_is_written_whole_with_the_page_that_it_links_to(
 ) -> None:
     (tmp_path / "known").mkdir()
     for name in {each.name for each in run.known}:
-        copy(COMMITTED / f"{name}.json", tmp_path / "known")
+        copied(tmp_path / "known", name)
     monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path / "known"))
     paths = write_run(run, tmp_path / "new")
     assert [path.name for path in paths] == ["index.html", "summary.md", "known.html"]
