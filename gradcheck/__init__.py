@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gradcheck.check import assert_close, check
     from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
-    from gradcheck.hunt.declaration import operation
-    from gradcheck.hunt.registry import OperationError
+    from gradcheck.operations.declaration import operation
+    from gradcheck.operations.registry import OperationError
     from gradcheck.result import (
         Cause,
         Diagnosis,
@@ -72,8 +72,8 @@ _NAMES = {
     ),
     "gradcheck.defects.audited": "AuditResult AuditedOperation DefectHere",
     "gradcheck.explain": "explain",
-    "gradcheck.hunt.declaration": "operation",
-    "gradcheck.hunt.registry": "OperationError",
+    "gradcheck.operations.declaration": "operation",
+    "gradcheck.operations.registry": "OperationError",
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult Verdict",
     "gradcheck.spot_check": "spot_check",
     "gradcheck.step": "assert_step",

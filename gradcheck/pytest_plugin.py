@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
+from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline
 from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
 

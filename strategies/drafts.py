@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.defects.region import Ancestry
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import monitor
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.known_graphs import ancestry
 from gradcheck.hunt.nonsmooth import count_on
-from gradcheck.hunt.opspec import MOST_ELEMENTS
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import MOST_ELEMENTS
 from gradcheck.typing import Array
 
 RegionOf = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]

@@ -14,10 +14,10 @@ import tensorflow as tf
 from hypothesis import event, reject
 from hypothesis import strategies as st
 
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input, Shape
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.graph import Graph, Input, Shape
-from gradcheck.hunt.opspec import MOST_ELEMENTS, Choice, Interval, OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import MOST_ELEMENTS, Choice, Interval, OpSpec
 
 from .drafts import MOST_OF_LARGE, Draft, Position, RegionOf
 from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros

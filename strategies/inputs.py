@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from gradcheck.hunt.declared_types import given_dtype
-from gradcheck.hunt.domains import DOMAINS, Domain, interval_of
-from gradcheck.hunt.opspec import MOST_ELEMENTS, REALS, SHAPES, Interval
+from gradcheck.operations.declared_types import given_dtype
+from gradcheck.operations.domains import DOMAINS, Domain, interval_of
+from gradcheck.operations.spec import MOST_ELEMENTS, REALS, SHAPES, Interval
 from gradcheck.typing import Array
 
 from .values import STYLES, Draw, Table, choice, elements, index, large, plane_of, table

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
-from gradcheck.hunt.acceptance import accept
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
 from gradcheck.hunt.recheck import of_known
-from gradcheck.hunt.registry import REGISTERED, OperationError
+from gradcheck.operations.acceptance import accept
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.registry import REGISTERED, OperationError
 
 from . import profiles
 from .graphs import graphs

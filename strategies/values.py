@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Input, Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Interval
+from gradcheck.graph import Input, Shape
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Attribute, Choice, Interval
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck.hunt.graph import Graph
+from gradcheck.graph import Graph
 
 SEED = 20261121
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Node
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.typing import Array
 
 LARGEST = 4096
@@ -25,7 +25,7 @@ def admit(graph: Graph, before: Callable[[int, Node], None] | None = None) -> li
     value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could otherwise
     exhaust the memory. Exceptions of the operations propagate.
 
-    >>> from gradcheck.hunt.graph import Input
+    >>> from gradcheck.graph import Input
     >>> [value.tolist() for value in admit(Graph((Input((2,), (1.0, 2.0)),), (Node.of("square", 0),)))]
     [[1.0, 2.0], [1.0, 4.0]]
     """

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.typing import Array
 
 SQUARES = {"float64": "square", "complex128": "complex_square"}

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import Formula, OpSpec
+from gradcheck.graph import Graph
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Formula, OpSpec
 from gradcheck.tracing.perturbation import UNIT, perturbed
 
 Array = np.ndarray[Any, Any]

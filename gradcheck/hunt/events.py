@@ -23,15 +23,15 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.defects.records import Class, check_mode
 from gradcheck.documents import MAX_TEXT, Count, Description, Document, DocumentError, Order, Words
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph
+from gradcheck.hunt import environment
+from gradcheck.hunt.configuration import RunConfiguration, Shard
 from gradcheck.hunt.coverage import Outcome, check_outcome
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.finding import file_name
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_document, to_document
-from gradcheck.hunt.report import environment
-from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard
+from gradcheck.hunt.json_report import Report
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Word
 
 if TYPE_CHECKING:

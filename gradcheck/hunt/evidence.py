@@ -15,14 +15,14 @@ import numpy as np
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.conditions import describe
+from gradcheck.graph import Graph, coordinates_of, literal, split_coordinates
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.blame import alone, tried
+from gradcheck.hunt.environment import current
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
-from gradcheck.hunt.graph import Graph, coordinates_of, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.step_curve import step_curve
+from gradcheck.hunt.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.result import Kind, Verdict

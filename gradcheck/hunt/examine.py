@@ -12,11 +12,11 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Defect
+from gradcheck.graph import Graph
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evidence import NodeTrials, completed, finding_of, node_trials
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.off_kinks import moved
 from gradcheck.hunt.trial import Trial

@@ -13,9 +13,9 @@ from typing import Any
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Signature
 from gradcheck.documents import Order
-from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.environment import Environment
+from gradcheck.graph import Graph, Input
+from gradcheck.hunt.confirmation import Confirmation
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
 
@@ -99,7 +99,7 @@ class GraphFinding:
     trial compared one by one, `curve` the step-size curve of the worst of them, `confirmation` what the script did in
     a fresh process; all of these may be left out.
 
-    >>> from gradcheck.hunt.graph import Node
+    >>> from gradcheck.graph import Node
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
     >>> GraphFinding(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name

@@ -12,12 +12,12 @@ from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.hunt.blame import alone
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first, compare_gradients

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from gradcheck import documents
 from gradcheck.defects.graph_document import ComputedTensor, GraphDocument, NodeDocument, Tensor
-from gradcheck.documents import EXACT, MAX_ITEMS, Description, DocumentError
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import attribute_names
-
-MAX_DEPTH = 4
-WORD = re.compile(r"[A-Za-z0-9_,.\->= ]{0,64}")
+from gradcheck.documents import Description, DocumentError
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import attribute_literal, attribute_names
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
@@ -107,16 +103,3 @@ def _node(node: NodeDocument, place: str) -> Node:
             raise DocumentError(f"{place}.attrs", what, f"all of {', '.join(expected)}")
     attrs = ((name, attribute_literal(node.attrs[name], f"{place}.attrs.{name}")) for name in sorted(node.attrs))
     return Node(node.op, node.parents, tuple(attrs))
-
-
-def attribute_literal(data: Any, place: str, depth: int = 0) -> Any:
-    """An attribute's value, with tuples for lists; raises DocumentError if it is not a literal."""
-    if data is None or type(data) in (bool, float):
-        return data
-    if type(data) is int and abs(data) <= EXACT:
-        return data
-    if isinstance(data, str) and WORD.fullmatch(data):
-        return data
-    if isinstance(data, (list, tuple)) and depth < MAX_DEPTH and len(data) <= MAX_ITEMS:
-        return tuple(attribute_literal(part, f"{place}[{i}]", depth + 1) for i, part in enumerate(data))
-    raise DocumentError(place, data, "null, a bool, a number, a plain word, or a list of these")

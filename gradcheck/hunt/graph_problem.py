@@ -25,13 +25,13 @@ from gradcheck.autodiff.reverse import (
     watched,
 )
 from gradcheck.autodiff.sources import Source
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.catalogue.language import traced_anew
+from gradcheck.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, values_of
-from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.nonsmooth import NonsmoothNodes, crossings, nonsmooth_nodes
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import FIRST, LinePoints, largest_steps
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.language import traced_anew
 from gradcheck.problem.problem import Problem
 from gradcheck.tracing.perturbation import perturbed_operations
 from gradcheck.typing import Array

@@ -18,11 +18,11 @@ from gradcheck.check import check
 from gradcheck.defects.kernel_defects import KernelCall, bites, differs, is_axis, plain_setting
 from gradcheck.defects.records import Defect, KernelForm, Severity
 from gradcheck.defects.region import ANY, Region, names
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single, values_of
 from gradcheck.hunt.graph_json import from_document
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.drawn_arguments import drawn_arguments
+from gradcheck.operations.spec import OpSpec
 from gradcheck.result import Verdict
 from gradcheck.tracing.kernels import RIGHT_GRADIENT
 from gradcheck.tracing.record import RecordedOperation

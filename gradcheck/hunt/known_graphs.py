@@ -14,12 +14,12 @@ from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.finding import Example, GraphFinding
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
-from gradcheck.hunt.opspec import attribute_names
 from gradcheck.hunt.tapes import program_forms
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import attribute_names
 from gradcheck.result import Kind
 from gradcheck.typing import Array
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from unittest import SkipTest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.hunt.graph import Graph
+from gradcheck.graph import Graph
 
 
 class Listener(Protocol):

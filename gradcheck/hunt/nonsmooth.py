@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import Distances, OpSpec
+from gradcheck.graph import Graph
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Distances, OpSpec
 from gradcheck.typing import Array
 
 

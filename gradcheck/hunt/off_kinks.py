@@ -16,14 +16,14 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.defects.records import Defect
+from gradcheck.graph import Graph, literal
 from gradcheck.hunt import monitor, trial
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.evidence import NodeTrials, finding_of
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, literal
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.nonsmooth import nonsmooth_nodes
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind, Verdict
 
 STEPS = (1.0, -1.0, 0.5, -0.5, 0.25, -0.25)

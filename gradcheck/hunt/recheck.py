@@ -12,11 +12,11 @@ import numpy as np
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.records import NONE, ZEROS, Defect, DerivativeValues, Known, ProgramOutcome, TapeDefect
+from gradcheck.graph import coordinates_of, split_coordinates
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import Example, GraphFinding
-from gradcheck.hunt.graph import coordinates_of, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.tapes import interpreter

@@ -17,7 +17,7 @@ from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.coverage import CoverageCounts
 from gradcheck.hunt.events import Event
 from gradcheck.hunt.gradient_run import GradientRun
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 
 DOCUMENTS: dict[str, Any] = {
     "coverage": CoverageCounts,

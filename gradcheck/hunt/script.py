@@ -16,10 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gradcheck.autodiff import mode as modes
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.printed_calls import definitions_of, printed_call
-from gradcheck.hunt.registry import REGISTERED, own_among
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.printed_calls import definitions_of, printed_call
+from gradcheck.operations.registry import REGISTERED, own_among
 
 Array = np.ndarray[Any, Any]
 Printable = Input | Array | Sequence[complex] | complex

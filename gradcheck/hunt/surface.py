@@ -14,9 +14,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import rows_of
-from gradcheck.hunt.printed_calls import texts_of
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.printed_calls import texts_of
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.graph import Graph
 from gradcheck.hunt.blame import blame
-from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
+from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.lines import ulp_rounding

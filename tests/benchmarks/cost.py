@@ -28,11 +28,11 @@ from gradcheck.strategies.graphs import graphs
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, pullbacks, second_pullbacks
 from gradcheck.defects import known
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import trial
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward, values_of
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.nonsmooth import nonsmooth_nodes
+from gradcheck.operations.catalogue import CATALOGUE
 
 REPEATS, ROW = 5, 5
 CHECKS = {"order 1 alone": (1,), "order 2 alone": (2,), "orders 1 and 2": (1, 2)}

@@ -34,7 +34,7 @@ from functions import CANCELLING, SMOOTH
 from gradcheck.strategies.graphs import graphs
 
 import gradcheck
-from gradcheck.hunt.graph import Graph
+from gradcheck.graph import Graph
 
 FIELDS = ("verdict", "kinds", "elements", "reasons", "compared", "inconclusive")
 SIZES = ("resolution", "relative")

@@ -21,8 +21,8 @@ from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
 from gradcheck.defects import known
+from gradcheck.graph import Graph
 from gradcheck.hunt.coverage import COMPOSED, KINK
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import to_json
 from gradcheck.result import Verdict
 

@@ -31,12 +31,12 @@ from hypothesis.errors import HypothesisException
 from gradcheck.autodiff.mode import PLAIN, XLA, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
+from gradcheck.graph import Graph
 from gradcheck.hunt import monitor
+from gradcheck.hunt.configuration import Shard
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, examine
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match
-from gradcheck.hunt.running.configuration import Shard
 
 NODES, NODES_IN_MODE, NODES_IN_XLA = 8, 4, 2
 SHRINKING = 10.0

@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.defects import known
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.known_graphs import example_of
 
 FOLDER = Path(__file__).parent

@@ -33,15 +33,15 @@ from gradcheck.autodiff.mode import XLA, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import ANY, Ancestry, Arrival, Region
+from gradcheck.graph import Graph, literal
 from gradcheck.hunt import trial
 from gradcheck.hunt.blame import squared
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.graph import Graph, literal
 from gradcheck.hunt.graph_json import to_json
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, left_out_in, sources_of
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.language import traced_anew
 from gradcheck.result import Verdict
 
 PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "reshape", "transpose")

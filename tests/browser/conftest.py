@@ -14,16 +14,16 @@ import pytest
 
 from gradcheck.defects import known
 from gradcheck.hunt import evidence, trial
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.confirmation import Confirmation
+from gradcheck.hunt.environment import current
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.json_report import Report, read
 from gradcheck.hunt.known_graphs import example_of
-from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.json_report import Report, read
 from gradcheck.hunt.report.known_page import known_page
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import write, write_run
+from gradcheck.operations.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 SHOWN = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.hunt.opspec import Choice, Indices, Interval, OpSpec
+from gradcheck.operations.spec import Choice, Indices, Interval, OpSpec
 
 Array = np.ndarray[Any, Any]
 SPECIAL = (0.0, 1.0, -1.0, 0.5, 2.0, 6.0, 4.0, -8.0)

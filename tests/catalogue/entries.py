@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.evaluation import forward, single
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import Choice, Distances, Indices, OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Choice, Distances, Indices, OpSpec
 
 Array = np.ndarray[Any, Any]
 

@@ -13,15 +13,15 @@ import tensorflow as tf
 
 from gradcheck.defects import known
 from gradcheck.defects.region import COMPLEX
-from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
-from gradcheck.hunt.catalogue.complex_signal import COMPLEX_FORMS
-from gradcheck.hunt.catalogue.control_flow import plus_or_minus_the_sum, times_the_sine
-from gradcheck.hunt.catalogue.language import traced
-from gradcheck.hunt.catalogue.linalg import dominant, regular, sine
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import OpSpec
-from gradcheck.hunt.printed_calls import texts_of
+from gradcheck.operations.catalogue import CATALOGUE, GROUPS, by_name
+from gradcheck.operations.complex_signal import COMPLEX_FORMS
+from gradcheck.operations.control_flow import plus_or_minus_the_sum, times_the_sine
+from gradcheck.operations.language import traced
+from gradcheck.operations.linalg import dominant, regular, sine
+from gradcheck.operations.printed_calls import texts_of
+from gradcheck.operations.spec import OpSpec
 
 SPECS = tuple(CATALOGUE.values())
 
@@ -110,7 +110,7 @@ def test_a_name_given_twice_is_refused() -> None:
 
 
 def test_reading_the_catalogue_loads_no_tensorflow() -> None:
-    code = "import sys, gradcheck.hunt.catalogue; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, gradcheck.operations.catalogue; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf  # noqa: F401  # registers the gradients
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import Judgement, census, gradient_functions
+from gradcheck.operations.catalogue import CATALOGUE
 
 OURS = ("CustomGradient-",)
 """What tf.custom_gradient registers for a function, and so do we."""

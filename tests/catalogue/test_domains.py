@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import REALS, OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import REALS, OpSpec
 from tests import slices
 
 Array = np.ndarray[Any, Any]

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import Choice, OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Choice, OpSpec
 from gradcheck.tracing.hooks import gradients_looked_up
 from tests import slices
 

@@ -18,11 +18,11 @@ from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
 from gradcheck.defects.records import version_of
-from gradcheck.hunt.catalogue.language import traced_anew
+from gradcheck.graph import Graph, Node
 from gradcheck.hunt.evaluation import forward, over_points, single, values_of
-from gradcheck.hunt.graph import Graph, Node
-from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.script import to_python
+from gradcheck.operations.language import traced_anew
+from gradcheck.operations.spec import OpSpec
 from tests import slices
 from tests.catalogue.entries import EPS, SPECS, alone, defined, largest, named, over, plain_graph
 

@@ -15,12 +15,12 @@ from gradcheck.strategies.drafts import is_fit
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph
 from gradcheck.hunt.evaluation import forward
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_json, to_json
 from gradcheck.hunt.nonsmooth import nonsmooth_nodes
-from gradcheck.hunt.opspec import MOST_ELEMENTS
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import MOST_ELEMENTS
 from tests import slices
 from tests.collecting import collect
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradcheck.documents import DocumentError, parse, to_text
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import from_json, to_document, to_json
+from gradcheck.operations.catalogue import CATALOGUE
 from tests import forging
 from tests.catalogue.entries import plain_graph
 

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis.errors import NoSuchExample
 
 from gradcheck.defects.region import COMPLEX
+from gradcheck.graph import Graph
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import LARGEST
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.opspec import MOST_ELEMENTS
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import MOST_ELEMENTS
 from gradcheck.result import Verdict
 from gradcheck.tracing.hooks import gradients_looked_up
 from tests import slices

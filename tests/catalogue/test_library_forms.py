@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects.region import ANY, COMPLEX, names
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.drawn_arguments import drawn_arguments
 from gradcheck.tracing.library_functions import FORMS, LibraryForm, OperationCall, code_of, value
 from gradcheck.tracing.recorder import recorded
 from tests import records, slices

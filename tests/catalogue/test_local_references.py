@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import over_points, single
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import OpSpec
 
 Array = np.ndarray[Any, Any]
 

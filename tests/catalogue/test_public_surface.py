@@ -18,11 +18,11 @@ from gradcheck.strategies.graphs import signatures
 from gradcheck.strategies.values import alternatives, smooth
 
 from gradcheck.defects.records import version_of
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.surface import NAMESPACES, NOT_WALKED, SurfaceRow, Why, covered, lines, met, resolved, walk
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import OpSpec
 from tests import slices
 
 LINES = tuple(lines().values())

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import COND, PFOR, Mode
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.printed_calls import definitions_of, node_of, texts_of
 from gradcheck.hunt.script import expression, to_python
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.printed_calls import definitions_of, node_of, texts_of
 from tests import slices
 from tests.catalogue.entries import defined, plain_graph
 

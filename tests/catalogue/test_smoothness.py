@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects import known
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.nonsmooth import count_on
-from gradcheck.hunt.opspec import Distances, OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Distances, OpSpec
 from tests import slices
 from tests.catalogue.entries import EPS, SPECS, Array, alone, distance, graph_of, largest, named, over
 

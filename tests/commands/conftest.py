@@ -18,8 +18,8 @@ from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.known_graphs import example_of
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Finding
 from tests.records import COMMITTED
 

@@ -17,7 +17,7 @@ import pytest
 from gradcheck import documents
 from gradcheck.hunt.events import Started, to_line
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from tests.machine import MACHINE
 from tests.records import alone, copied, document
 

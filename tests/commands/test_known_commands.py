@@ -14,8 +14,8 @@ from gradcheck.defects import known
 from gradcheck.defects.causes import text_of
 from gradcheck.defects.conditions import SPECIAL
 from gradcheck.defects.records import Defect, Releases
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.commands.known_add import CLOSE
-from gradcheck.hunt.graph import Graph, Node, literal
 from tests import records, slices
 from tests.records import COMMITTED, DEFECTS, RECORDS, covering, document, from_json
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import recheck
+from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -25,11 +27,9 @@ from gradcheck.hunt.events import (
     State,
 )
 from gradcheck.hunt.finding import Example, GraphFinding
-from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report import writer
-from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
 from tests.commands.test_pytest_plugin import run_here
 from tests.machine import MACHINE
@@ -329,9 +329,9 @@ def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str
 HUNT = """
     import pytest
     from gradcheck.result import Finding, Kind
-    from gradcheck.hunt.graph import Graph, Input, Node, literal
-    from gradcheck.hunt.report import confirmation
-    from gradcheck.hunt.report.confirmation import Confirmation
+    from gradcheck.graph import Graph, Input, Node, literal
+    from gradcheck.hunt import confirmation
+    from gradcheck.hunt.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")

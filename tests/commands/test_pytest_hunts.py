@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.pytest_plugin import configuration
 from tests import slices
 from tests.commands.test_pytest_plugin import FINDING, elsewhere, run, run_here

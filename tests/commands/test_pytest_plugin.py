@@ -11,8 +11,9 @@ import pytest
 from hypothesis import settings
 
 from gradcheck.defects import known
-from gradcheck.hunt.report import confirmation, environment, writer
-from gradcheck.hunt.report.confirmation import Confirmation
+from gradcheck.hunt import confirmation, environment
+from gradcheck.hunt.confirmation import Confirmation
+from gradcheck.hunt.report import writer
 from gradcheck.hunt.running import worker
 from gradcheck.hunt.running.controller import hunts
 from tests import slices
@@ -35,9 +36,9 @@ FINDING = """
     import types
     import pytest
     from gradcheck.result import Finding, Kind
-    from gradcheck.hunt.graph import Graph, Input, Node, literal
-    from gradcheck.hunt.report import confirmation
-    from gradcheck.hunt.report.confirmation import Confirmation
+    from gradcheck.graph import Graph, Input, Node, literal
+    from gradcheck.hunt import confirmation
+    from gradcheck.hunt.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")

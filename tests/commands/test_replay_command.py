@@ -15,8 +15,8 @@ import pytest
 
 from gradcheck.__main__ import main
 from gradcheck.defects import known
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.events import Crash, EventFile, Started
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.running.aggregate import save
 from tests import slices
 from tests.machine import MACHINE

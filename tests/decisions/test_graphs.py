@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt import graph_check, trial
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.verdict.probes import first_order

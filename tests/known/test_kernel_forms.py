@@ -7,8 +7,8 @@ from msgspec import structs
 
 from gradcheck.defects.records import KernelForm
 from gradcheck.documents import plain
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.kernel_forms import drawn_samples, own_samples, with_kernels, wrong_alone
+from gradcheck.operations.catalogue import CATALOGUE
 from tests import records, slices
 
 DEFECTS = {one.name: one for one in records.DEFECTS}

@@ -16,8 +16,8 @@ import tensorflow as tf
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.known_graphs import ancestry, sources_of
 from gradcheck.result import Verdict
 from tests import records

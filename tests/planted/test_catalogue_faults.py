@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Kind, Verdict
 from tests import slices
 

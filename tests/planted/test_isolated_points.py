@@ -17,8 +17,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Kind, OrderResult, Verdict
 from tests import slices
 from tests.verdicts import check

@@ -14,10 +14,10 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
 from gradcheck.autodiff.mode import ALONE, FUNCTION, LOOP, MODES, PFOR, PLAIN, VARIABLES, XLA, Mode
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Kind, Reason, Verdict
 from tests import slices

@@ -18,17 +18,17 @@ from hypothesis.database import InMemoryExampleDatabase
 import gradcheck
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.defects import known as known_defects
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import evidence, monitor, trial
-from gradcheck.hunt.acceptance import accept
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.graph_json import from_json, to_json
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.monitor import Monitor
-from gradcheck.hunt.registry import REGISTERED, forget
+from gradcheck.operations.acceptance import accept
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.registry import REGISTERED, forget
 from gradcheck.result import Kind, Verdict
 from tests import slices
 

@@ -16,14 +16,14 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.known import excludes
 from gradcheck.defects.records import Defect, DerivativeValues
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Node, literal, split_coordinates
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.finding import Example
-from gradcheck.hunt.graph import Graph, Node, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, sources_of
 from gradcheck.hunt.recheck import close, derivative, differences, problem_of, values
 from gradcheck.hunt.script import variables
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind
 from tests.records import DEFECTS
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradcheck.autodiff.mode import MODES, XLA, Mode
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import drawn_in, left_out_in
+from gradcheck.operations.catalogue import CATALOGUE
 from tests import slices
 
 NODES = {XLA: 2, "forward over forward": 2}

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from gradcheck.autodiff.mode import LIGHT, NARROW, PLAIN, Mode
 from gradcheck.defects import known
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
+from gradcheck.operations.catalogue import CATALOGUE
 from tests import slices
 
 ORDERS = {name: [order for _, order in ways(name, (PLAIN,))] for name in CATALOGUE}

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradcheck.defects import known
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
+from gradcheck.operations.catalogue import CATALOGUE
 from tests import slices
 
 LONGER = 10 if slices.whole else 2

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt import json_report
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.events import Started
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report import json_report
-from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.run import HuntRun, read
 
 ONE, TWO = (("-n", count, "--dist", "load") for count in "12")
@@ -28,10 +28,10 @@ LATE = 1800.0
 PLANT = """
 import os, signal, time
 import numpy as np
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.opspec import OpSpec
-from gradcheck.hunt.report import confirmation
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.language import tf
+from gradcheck.operations.spec import OpSpec
+from gradcheck.hunt import confirmation
 
 def confirmed(script):
     if os.environ.get("CTRL_C"):
@@ -249,7 +249,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def run() -> None:
         import numpy as np
 
-        from gradcheck.hunt.catalogue import CATALOGUE
+        from gradcheck.operations.catalogue import CATALOGUE
 
         before, attributes = dict(CATALOGUE), set(vars(np))
         exec(PLANT, {})

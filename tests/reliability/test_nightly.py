@@ -16,10 +16,10 @@ from types import ModuleType
 
 import pytest
 
+from gradcheck.graph import literal
 from gradcheck.hunt.events import Crash, EventFile, FindingMade, KnownReplayed, State
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import literal
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
 from gradcheck.result import Finding, Kind

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, read
 from tests.reliability.conftest import LATE, ONE, TWO, Suite
 

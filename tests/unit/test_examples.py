@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.hunt.registry import REGISTERED, forget
+from gradcheck.operations.registry import REGISTERED, forget
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL

@@ -185,7 +185,7 @@ def test_imports_go_one_way() -> None:
 
 VIOLATIONS = [
     ("gradcheck/numerics/a.py", "from gradcheck.hunt import graph", "numerics imports gradcheck.hunt"),
-    ("gradcheck/numerics/a.py", "from ..hunt.graph import Graph", "numerics imports gradcheck.hunt"),
+    ("gradcheck/numerics/a.py", "from ..hunt.trial import run", "numerics imports gradcheck.hunt"),
     ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports gradcheck.check"),
     ("gradcheck/numerics/a.py", "def f():\n    from tensorflow import linalg", "NumPy only"),
     ("gradcheck/numerics/a.py", "if TYPE_CHECKING:\n    import tensorflow as tf", "NumPy only"),
@@ -194,8 +194,8 @@ VIOLATIONS = [
     ("gradcheck/result.py", "from gradcheck import GradientMismatch", "result imports gradcheck.__init__"),
     ("gradcheck/result.py", "import gradcheck", "result imports gradcheck.__init__"),
     ("gradcheck/runtime.py", "from gradcheck.result import Finding", "runtime imports gradcheck.result"),
-    ("gradcheck/check.py", "from gradcheck.hunt.graph import Graph", "check imports gradcheck.hunt"),
-    ("gradcheck/defects/known.py", "from gradcheck.hunt.graph import Graph", "defects imports gradcheck.hunt"),
+    ("gradcheck/check.py", "from gradcheck.hunt.trial import run", "check imports gradcheck.hunt"),
+    ("gradcheck/defects/known.py", "from gradcheck.hunt.trial import run", "defects imports gradcheck.hunt"),
     ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports gradcheck.pytest_plugin"),
     ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
     ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),

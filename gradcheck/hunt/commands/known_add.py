@@ -22,15 +22,14 @@ from gradcheck.defects.conditions import SPECIAL, describe, special
 from gradcheck.defects.records import NAME, Defect, Known, Releases
 from gradcheck.defects.region import Region, narrowest
 from gradcheck.documents import DocumentError
-from gradcheck.hunt import known_graphs
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import literal
+from gradcheck.hunt import json_report, known_graphs
 from gradcheck.hunt.commands import cli
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
-from gradcheck.hunt.opspec import Choice
-from gradcheck.hunt.report import json_report
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Choice
 
 CLOSE = 1e-5
 Numbers = tuple[tuple[float, ...], ...]

@@ -262,7 +262,7 @@ def _kernels(one: Known) -> list[str]:
 
 
 def _issue(one: Known) -> str:
-    from gradcheck.hunt.report.environment import current
+    from gradcheck.hunt.environment import current
     from gradcheck.hunt.report.issue_text import issue_of
 
     return issue_of(one, current())

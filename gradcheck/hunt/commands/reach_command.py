@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck import documents, files
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands import cli, run_commands
+from gradcheck.hunt.configuration import EVENTS, GRADIENTS
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
 from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.writer import ReportError, without_page, write_run
-from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
+from gradcheck.operations.catalogue import CATALOGUE
 
 DEFAULT = Path("reports")
 SHOWN = 20

@@ -18,11 +18,11 @@ from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.commands.known_add import with_values
+from gradcheck.hunt.configuration import EVENTS
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 

@@ -16,11 +16,11 @@ from gradcheck.defects import known
 from gradcheck.documents import plain
 from gradcheck.hunt import coverage, known_graphs
 from gradcheck.hunt.commands import cli
+from gradcheck.hunt.configuration import EVENTS
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
 from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.report import run
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
-from gradcheck.hunt.running.configuration import EVENTS
 
 SHOWN = 12
 LARGEST = 2**28

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gradcheck.graph import Graph
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.script import variables
 from gradcheck.result import Verdict
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from gradcheck.autodiff.coordinates import coordinate_count, element_of, is_complex
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
-from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.registry import REGISTERED, own_among
 from gradcheck.hunt.report.drawing import drawing
 from gradcheck.hunt.report.issue_text import issue_text
 from gradcheck.hunt.report.rendering import number, render
-from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import expression, variables
+from gradcheck.hunt.step_curve import plot
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.registry import REGISTERED, own_among
 from gradcheck.result import Kind, Verdict
 
 SHOWN = 12
@@ -44,7 +44,7 @@ Sentence = list[tuple[str, bool]]
 def sentence(found: GraphFinding) -> Sentence:
     """The verdict, with the names of operations and of registered gradients as code.
 
-    >>> from gradcheck.hunt.graph import Node
+    >>> from gradcheck.graph import Node
     >>> from gradcheck.result import Finding
     >>> one = Input((1,), (1.0,))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "")

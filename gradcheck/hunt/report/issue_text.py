@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradcheck.defects.records import Defect, Known, TapeDefect
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.known_graphs import example_of
-from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.rendering import render
 from gradcheck.hunt.script import variables
 from gradcheck.hunt.tapes import program_forms

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import events
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import COMPOSED, ENOUGH, KINK, Coverage
 from gradcheck.hunt.events import Crash, Event, Finished, Hang, KnownReplayed, OperationDone, Started, State, to_line
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind, Verdict
 
 MOST = 0.5

@@ -9,13 +9,13 @@ from itertools import groupby
 from typing import Any
 
 from gradcheck.defects.records import ABSENT, CONVENTION, DEFECT, LIMITATION, version_of
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.report.finding_page import sentence
 from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.rendering import counted, render
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
+from gradcheck.operations.catalogue import CATALOGUE
 
 LeftOut = Mapping[tuple[str, int], str]
 """Maps (operation, order) to the known defect that excludes all its uses."""

@@ -11,9 +11,9 @@ from gradcheck.defects import known
 from gradcheck.defects.known import KnownDefectError
 from gradcheck.defects.records import Known, version_of
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.finding_page import finding_page, markdown
 from gradcheck.hunt.report.gradient_reach import RunReach
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.known_page import known_page
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.run_page import LeftOut, run_page, summary

@@ -13,8 +13,8 @@ import msgspec
 
 from gradcheck import files
 from gradcheck.documents import Document
+from gradcheck.hunt.configuration import RunConfiguration
 from gradcheck.hunt.coverage import Coverage
-from gradcheck.hunt.running.configuration import RunConfiguration
 
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal

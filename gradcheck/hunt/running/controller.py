@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from gradcheck.hunt.configuration import RunConfiguration
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.running.aggregate import Aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.project_operations import REFUSED, load, named
 
 SENT, ORIGINS = "gradcheck", "gradcheck_origins"

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
-from gradcheck.hunt.registry import Origin, origins
 from gradcheck.hunt.running.process_recorder import SLACK, RecordError, Watchdog, read
+from gradcheck.operations.registry import Origin, origins
 
 ENDED = "ended"
 STARTING = 120.0

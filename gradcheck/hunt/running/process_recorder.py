@@ -17,9 +17,9 @@ from gradcheck import documents, files
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph
+from gradcheck.graph import Graph
 from gradcheck.hunt.graph_json import from_document, unchecked_json
+from gradcheck.operations.catalogue import CATALOGUE
 
 SLACK = 0.1
 

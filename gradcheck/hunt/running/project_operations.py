@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running.configuration import OWN, RunConfiguration, matching, patterns_of, selected
+from gradcheck.hunt.configuration import OWN, RunConfiguration, matching, patterns_of, selected
 
 REFUSED = "gradcheck_refused"
 MARKER = "gradcheck_operation"
 FIXTURES = "gradcheck_"
-REGISTRY = "gradcheck.hunt.registry"
+REGISTRY = "gradcheck.operations.registry"
 TESTS = "gradcheck.strategies.operation_tests"
 
 
@@ -71,7 +71,7 @@ class ProjectOperations:
 
     def _chosen(self) -> list[str]:
         """Restricts the run to the operations that were named, and returns the registered ones."""
-        from gradcheck.hunt.catalogue import CATALOGUE
+        from gradcheck.operations.catalogue import CATALOGUE
 
         chosen = selected(self._config.getoption("--gradcheck-ops"), CATALOGUE)
         self._config.stash[self._key] = replace(self._config.stash[self._key], operations=chosen)
@@ -102,7 +102,7 @@ def named(config: pytest.Config) -> tuple[str, ...] | None:
     given = config.getoption("--gradcheck-ops")
     if given is None:
         return None
-    from gradcheck.hunt.catalogue import CATALOGUE
+    from gradcheck.operations.catalogue import CATALOGUE
 
     return matching(patterns_of(given), CATALOGUE)
 
@@ -116,7 +116,7 @@ def load(sent: Iterable[Sequence[str]]) -> list[str]:
     """Imports the modules of another process's operations; returns messages about those that cannot be imported."""
     failed = []
     for module, folder in sent:
-        from gradcheck.hunt.registry import Origin
+        from gradcheck.operations.registry import Origin
 
         try:
             Origin(module, folder).load()

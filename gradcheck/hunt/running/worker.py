@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck import documents, files
+from gradcheck.graph import Graph
 from gradcheck.hunt import monitor
+from gradcheck.hunt.configuration import RunConfiguration
+from gradcheck.hunt.confirmation import Confirmation, confirm
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
 from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.gradient_run import GradientRecorder, GradientRun
-from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.monitor import Monitor
-from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_page import properties, text
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.writer import PageError, ReportError, write
-from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 
 Properties = tuple[tuple[str, str], ...]

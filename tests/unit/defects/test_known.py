@@ -18,10 +18,10 @@ from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import Ancestry, Arrival, Region
 from gradcheck.documents import DocumentError, plain
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import known_graphs, trial
 from gradcheck.hunt.evidence import finding_of
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.result import Finding, Kind
 from tests import forging
 from tests.records import COMMITTED, RECORDS, document, from_json

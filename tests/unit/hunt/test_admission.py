@@ -9,9 +9,9 @@ from gradcheck.strategies.graphs import graphs
 from hypothesis import given
 
 from gradcheck.defects.known import load
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_document
 from tests import slices
 

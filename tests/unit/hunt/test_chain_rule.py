@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import chain_rule, graph_check, trial
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Verdict
 from gradcheck.verdict import second_order

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.reverse import WrongShapeError
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt.finding import Example
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.recheck import derivative, differences
 
 STAIRS = Graph(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import evidence, trial
 from gradcheck.hunt.evidence import node_checks, node_trials
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.json_report import read
 from gradcheck.hunt.report.finding_page import finding_page
-from gradcheck.hunt.report.json_report import read
 from gradcheck.hunt.report.writer import write
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Verdict

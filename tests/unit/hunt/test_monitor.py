@@ -13,10 +13,10 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.autodiff.mode import PLAIN, XLA, Mode
 from gradcheck.defects.tape_program import Program
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, drawing, examine
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, read
 from gradcheck.hunt.running.worker import Worker

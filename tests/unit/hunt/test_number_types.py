@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.mode import BRAIN, HALF, NARROW, SINGLE, Mode
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Kind, Reason, Verdict
 from tests.planting import planted

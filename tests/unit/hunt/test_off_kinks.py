@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import gradcheck
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.events import State
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.recheck import of_report
-from gradcheck.hunt.registry import REGISTERED, forget
 from gradcheck.hunt.report.finding_page import finding_page, markdown
+from gradcheck.operations.registry import REGISTERED, forget
 from gradcheck.result import Kind, Verdict
 
 

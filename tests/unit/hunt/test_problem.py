@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt.blame import alone, blame
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward, values_of
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.nonsmooth import count_on, nonsmooth_nodes
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import OpSpec
 
 X = Input((3,), (0.5, -1.0, 2.0))
 S = Input((), (3.0,))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt import trial
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, values_of
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Verdict
 from gradcheck.tracing.perturbation import UNIT
 from tests import slices

@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from gradcheck.defects.records import Defect, DerivativeValues
+from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report

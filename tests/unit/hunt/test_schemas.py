@@ -15,10 +15,10 @@ import pytest
 from gradcheck import documents
 from gradcheck.defects.causes import KnownCause, records_of
 from gradcheck.defects.graph_document import GraphDocument
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import schemas
-from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import to_json
-from gradcheck.hunt.report.json_report import FindingDocument, Report, document_type
+from gradcheck.hunt.json_report import FindingDocument, Report, document_type
 from gradcheck.result import Finding, Kind
 
 REPORTS = Path(__file__).parents[3] / "reports"

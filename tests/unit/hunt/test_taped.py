@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import evaluation, trial
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import TapedEvaluation, values_of
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import OpSpec
 
 GRAPH = Graph((Input((2,), (0.5, 2.0)), Input((), (3.0,))), (Node.of("mul", 0, 0), Node.of("sin", 2)))
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import Mode
+from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
 

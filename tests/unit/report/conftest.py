@@ -8,11 +8,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from gradcheck.graph import Graph, Input, Node, literal
+from gradcheck.hunt.confirmation import Confirmation
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
-from gradcheck.hunt.graph import Graph, Input, Node, literal
-from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
 from tests.machine import MACHINE
 

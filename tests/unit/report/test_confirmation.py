@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.hunt.report.confirmation import LIMIT, Confirmation, confirm
+from gradcheck.hunt.confirmation import LIMIT, Confirmation, confirm
 
 
 def test_a_script_that_finds_it_wrong_confirms() -> None:

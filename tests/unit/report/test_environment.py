@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.hunt.report.environment import current
+from gradcheck.hunt.environment import current
 
 
 def test_it_says_what_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,10 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import fields
 
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt.configuration import RunConfiguration, Shard
 from gradcheck.hunt.coverage import OUTCOMES
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -25,12 +28,9 @@ from gradcheck.hunt.events import (
     from_line,
     to_line,
 )
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import Aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(Event)}
 README = Path(__file__).parents[3] / "reports" / "README.md"
@@ -166,7 +166,7 @@ def test_a_crash_is_named_after_its_operations_only() -> None:
 @pytest.fixture
 def journal(tmp_path: Path, machine: Environment, monkeypatch: pytest.MonkeyPatch) -> Journal:
     """The journal of a process of a run, without importing TensorFlow."""
-    monkeypatch.setattr("gradcheck.hunt.report.environment.current", lambda _: machine)
+    monkeypatch.setattr("gradcheck.hunt.environment.current", lambda _: machine)
     return Journal(RunConfiguration("a", tmp_path, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7"), "main")
 
 

@@ -9,11 +9,11 @@ import markupsafe
 import pytest
 from msgspec import structs
 
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.confirmation import Confirmation
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.finding_page import finding_page, heat_maps, issue_form, properties
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.rendering import render
 from gradcheck.result import Finding, Kind, Verdict
 

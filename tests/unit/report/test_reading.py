@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gradcheck import documents
-from gradcheck.hunt.report.json_report import Report, read
+from gradcheck.hunt.json_report import Report, read
 from gradcheck.hunt.report.writer import write
 
 
@@ -135,7 +135,7 @@ def test_a_refused_report_has_no_effect(report: Report, monkeypatch: pytest.Monk
 def test_values_of_many_elements_are_left_out(report: Report) -> None:
     import dataclasses
 
-    from gradcheck.hunt.graph import literal
+    from gradcheck.graph import literal
 
     large = dataclasses.replace(report.finding, values=(*report.finding.values[:2], literal([0.5] * 5000)))
     data = documents.plain(Report.of(large))

@@ -12,6 +12,8 @@ import pytest
 from msgspec import structs
 
 from gradcheck.autodiff.mode import Mode
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -25,9 +27,7 @@ from gradcheck.hunt.events import (
     State,
     to_line,
 )
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, merge, read
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))

@@ -12,7 +12,8 @@ import pytest
 from msgspec import structs
 
 from gradcheck.defects import known
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -25,12 +26,11 @@ from gradcheck.hunt.events import (
     Started,
     State,
 )
-from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.run import Grade, HuntRun, merge, reaches
 from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
+from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind
 from tests.records import copied
 

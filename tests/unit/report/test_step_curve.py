@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.hunt.finding import ElementCheck, StepCurve
 from gradcheck.hunt.report.rendering import render
-from gradcheck.hunt.report.step_curve import CurvePlot, plot, step_curve
+from gradcheck.hunt.step_curve import CurvePlot, plot, step_curve
 from gradcheck.result import Verdict
 
 Parsed = Callable[[str], Any]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from gradcheck.graph import Graph, Input, Node, literal
+from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.events import FindingMade
 from gradcheck.hunt.finding import GraphFinding, NodeCheck
-from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_json
+from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report import writer
-from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import markdown, properties, sentence, text
-from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import PageError, ReportError, without_page, write, write_run
 from gradcheck.result import Finding, Kind, Verdict

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gradcheck import files
+from gradcheck.hunt.configuration import RunConfiguration, Shard
 from gradcheck.hunt.events import Ending, EventFile, Finished, OperationDone, Started
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import STALE, Aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 from tests.machine import MACHINE
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from gradcheck.autodiff.mode import MODES, PLAIN
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.graph import Graph, Input, Node
+from gradcheck.hunt.configuration import RunConfiguration, Shard
 from gradcheck.hunt.running import crashes
 from gradcheck.hunt.running.aggregate import Aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 from gradcheck.hunt.running.process_recorder import (
     ProcessRecorder,
     RecordError,
@@ -142,7 +142,7 @@ def test_only_what_a_dead_process_left_is_abandoned(tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.graph import Graph, Input, Node
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 recorder = ProcessRecorder(Path({str(tmp_path)!r}, "dead.json"))

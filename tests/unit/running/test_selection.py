@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradcheck.hunt.running.configuration import selected
+from gradcheck.hunt.configuration import selected
 
 NAMES = ("exp", "sin", "sinh", "reduce_sum", "reduce_prod")
 

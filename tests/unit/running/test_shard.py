@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.hunt.running.configuration import Shard
+from gradcheck.hunt.configuration import Shard
 
 
 @given(st.integers(1, 40), st.text())

@@ -11,8 +11,8 @@ from gradcheck.strategies.values import alternatives, attributes, offered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.opspec import Choice, Indices
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import Choice, Indices
 from tests import slices
 
 OPERATIONS = [(op, shapes) for op in CATALOGUE for shapes in signatures(op, starts(op)[0])[:2] if offered(op, shapes)]

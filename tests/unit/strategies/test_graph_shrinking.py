@@ -13,7 +13,7 @@ from hypothesis import find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.graph import Graph, Input, Node
 from tests import slices
 from tests.collecting import collect
 

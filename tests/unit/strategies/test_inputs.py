@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 import gradcheck
-from gradcheck.hunt.domains import DOMAINS
+from gradcheck.operations.domains import DOMAINS
 from tests import slices
 from tests.verdicts import check
 

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from gradcheck.strategies.graphs import SMOOTH_MAPS, TRIED, accepts, adapters, signatures, starts
 
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import MOST_ELEMENTS, POSITIVE, REALS, Interval
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import MOST_ELEMENTS, POSITIVE, REALS, Interval
 
 
 def test_every_start_is_admitted() -> None:

@@ -11,8 +11,8 @@ from gradcheck.strategies.values import STYLES, is_special, literal, smooth, tab
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.opspec import POSITIVE, REALS, Interval
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.spec import POSITIVE, REALS, Interval
 
 INTERVALS = [
     REALS,

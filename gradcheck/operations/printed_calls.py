@@ -1,0 +1,157 @@
+"""Functions of the catalogue as scripts print them: lambdas are written out, other functions are defined and called.
+
+An expression is put together as a tree and not as a text, so that brackets, names that it binds itself, and lines that
+are broken where it stands take care of themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dis
+import inspect
+import linecache
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from gradcheck.operations.spec import Formula
+
+
+def printed_call(function: Formula, arguments: Sequence[str], attributes: Mapping[str, Any]) -> str:
+    """The call of a function with expressions for its arguments and literals for its attributes.
+
+    >>> printed_call(lambda x, y, *, axis: x * y[axis], ["x1", "y2"], {"axis": -1})
+    'x1 * y2[-1]'
+    """
+    given = [ast.parse(argument, mode="eval").body for argument in arguments]
+    keywords = [ast.keyword(name, _literal(value)) for name, value in attributes.items()]
+    return ast.unparse(_call(function, given, keywords))
+
+
+def definitions_of(functions: Iterable[Formula | None]) -> Iterator[str]:
+    """The sources of all functions but lambdas that these are or call, directly or not, in the order of definition."""
+    found = [function for function in _reached(functions) if not _is_lambda(function)]
+    for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
+        yield inspect.getsource(function)
+
+
+def texts_of(function: Formula) -> Iterator[str]:
+    """The sources of a function and of all that it calls, directly or not."""
+    for each in _reached([function]):
+        yield ast.unparse(node_of(each)) if _is_lambda(each) else inspect.getsource(each)
+
+
+@cache
+def node_of(function: Formula) -> ast.Lambda:
+    """The expression that a lambda was made by; LookupError where its line has several that it may be."""
+    code = function.__code__
+    source = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    there = _lambdas(source)[code.co_firstlineno]
+    alike = {ast.dump(node): node for node in there if _may_be(node, code)}
+    if len(alike) != 1:
+        raise LookupError(f"{code.co_filename}:{code.co_firstlineno} has {len(alike)} lambdas that may be {function!r}")
+    return next(iter(alike.values()))
+
+
+@cache
+def _lambdas(source: str) -> Mapping[int, list[ast.Lambda]]:
+    found = defaultdict(list)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Lambda):
+            found[node.lineno].append(node)
+    return found
+
+
+def _may_be(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether this has the parameters, names and constants of a lambda's code.
+
+    The instructions differ, for alone the lambda has no free variables, and no names that were imported.
+    """
+    constants = compile(ast.Expression(node), "lambda", "eval").co_consts
+    return any(_outline(one) == _outline(code) for one in constants if isinstance(one, CodeType))
+
+
+def _outline(code: CodeType) -> tuple[Any, ...]:
+    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    return code.co_varnames, {*code.co_names, *code.co_freevars}, constants
+
+
+def _is_lambda(function: Any) -> bool:
+    return inspect.isfunction(function) and function.__name__ == "<lambda>"
+
+
+def _reached(functions: Iterable[Formula | None]) -> list[Formula]:
+    found: list[Formula] = []
+    waiting = [function for function in functions if function is not None]
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if function not in found:
+            found.append(function)
+            known, names = _variables(function), (*_globals_read(function.__code__), *function.__code__.co_freevars)
+            read = [known.get(name) for name in names]
+            waiting += [value for value in read if callable(value) and inspect.isfunction(inspect.unwrap(value))]
+    return found
+
+
+def _variables(function: Formula) -> Mapping[str, Any]:
+    """What the names that a function does not bind stand for."""
+    enclosing = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**function.__globals__, **{name: cell.cell_contents for name, cell in enclosing}}
+
+
+def _globals_read(code: CodeType) -> Iterator[str]:
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals_read(inner)
+
+
+def _call(function: Formula, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> ast.expr:
+    if not _is_lambda(function):
+        return ast.Call(ast.Name(function.__name__), list(arguments), list(keywords))
+    given = inspect.signature(function).bind(*arguments, **{str(one.arg): one.value for one in keywords})
+    given.apply_defaults()  # an empty dictionary for `**ways`, where nothing is left for it
+    body: ast.expr = _WrittenOut(given.arguments, _variables(function)).visit(copy.deepcopy(node_of(function).body))
+    return body
+
+
+def _literal(value: Any) -> ast.expr:
+    return ast.parse(repr(value), mode="eval").body
+
+
+class _WrittenOut(ast.NodeTransformer):
+    """Puts a lambda's arguments in the places of its parameters, and bodies in those of the lambdas that it calls.
+
+    The arguments are expressions by the names of parameters, and a dictionary of expressions for `**ways`.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
+        self.arguments = arguments
+        self.variables = {name: value for name, value in variables.items() if name not in arguments}
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id in self.arguments:
+            return self.arguments[node.id]
+        value = self.variables.get(node.id)
+        return _literal(value) if isinstance(value, (bool, int, float, str, tuple)) else node
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        given = self.arguments.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if node.arg is None and given is not None:
+            return [ast.keyword(name, value) for name, value in given.items()]
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = self.variables.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        self.generic_visit(node)
+        return _call(called, node.args, node.keywords) if inspect.isfunction(called) else node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        bound = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+        left = {name: value for name, value in self.arguments.items() if name not in bound}
+        variables = {name: value for name, value in self.variables.items() if name not in bound}
+        node.body = _WrittenOut(left, variables).visit(node.body)
+        return node
