@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib import resources
 from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from gradcheck.strategies.values import alternatives, smooth
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.surface import NAMESPACES, NOT_WALKED, SurfaceRow, Why, covered, lines, met, resolved, walk
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import OpSpec
 from tests import slices
+from tests.catalogue.surface import NAMESPACES, NOT_WALKED, SurfaceRow, Why, covered, lines, met, resolved, walk
 
 LINES = tuple(lines().values())
 PROVED = tuple(line for line in LINES if line.proof and line.why in (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT))
@@ -71,7 +71,7 @@ def test_what_has_no_operation_yet_is_not_in_the_catalogue() -> None:
 
 def test_every_line_has_a_reason_and_stands_once() -> None:
     assert [line.name for line in LINES if not line.note] == []
-    text = resources.files("gradcheck.hunt").joinpath("surface.tsv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("surface.tsv").read_text(encoding="utf-8")
     assert len(text.splitlines()) == 1 + len(LINES)
 
 

@@ -21,7 +21,7 @@ def _with_examples() -> list[str]:
             if ">>>" in path.read_text(encoding="utf-8"):
                 parts = [part for part in path.relative_to(ROOT / folder).with_suffix("").parts if part != "__init__"]
                 names.append(".".join([package, *parts]))
-    return names
+    return [*names, "tests.catalogue.surface"]
 
 
 @pytest.mark.parametrize("name", _with_examples())

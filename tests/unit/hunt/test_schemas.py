@@ -16,10 +16,10 @@ from gradcheck import documents
 from gradcheck.defects.causes import KnownCause, records_of
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.graph import Graph, Input, Node
-from gradcheck.hunt import schemas
 from gradcheck.hunt.graph_json import to_json
 from gradcheck.hunt.json_report import FindingDocument, Report, document_type
 from gradcheck.result import Finding, Kind
+from tests import schemas
 
 REPORTS = Path(__file__).parents[3] / "reports"
 
@@ -27,7 +27,7 @@ REPORTS = Path(__file__).parents[3] / "reports"
 @pytest.mark.parametrize("name", schemas.DOCUMENTS)
 def test_a_published_schema_is_current(name: str) -> None:
     published = (REPORTS / "schemas" / f"{name}.json").read_text(encoding="utf-8")
-    assert published == schemas.schema_text(name), "run python -m gradcheck.hunt.schemas"
+    assert published == schemas.schema_text(name), "run python -m tests.schemas"
 
 
 def test_schemas_are_the_same_where_python_strips_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of all documents; `python -m gradcheck.hunt.schemas` writes them to reports/schemas."""
+"""The JSON Schemas of all documents; `python -m tests.schemas` writes them to reports/schemas."""
 
 from __future__ import annotations
 
