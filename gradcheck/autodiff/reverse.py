@@ -255,7 +255,7 @@ class Gradients:
         """Return NaN for `count` gradients where the function is undefined."""
         return Gradients(np.full((count, size), np.nan), np.ones((count, size), bool))
 
-    def some(self, rows: Array) -> Gradients:
+    def __getitem__(self, rows: Array) -> Gradients:
         """Some of the rows."""
         return Gradients(self.values[rows], self.connected[rows])
 

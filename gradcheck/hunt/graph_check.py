@@ -114,14 +114,14 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
     on_axes, on_line = slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
     lines = Lines(problem, np.concatenate([np.eye(n), line]), cotangent[None, :], Tolerance())
-    values, gradients = lines.sample(), replace(lines.some(on_line), gradients=True).sample()
+    values, gradients = lines.sample(), replace(lines[on_line], gradients=True).sample()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)
     curvatures = second_difference(sample, slopes, rounding)
-    first = compare_gradients(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
-    estimates = slopes.lines(slice(n + 1, None)).turned, curvatures.lines(on_line)
-    second = compare_products(lines.some(on_line), products, gradients, values.lines(on_line), estimates)
+    first = compare_gradients(lines[on_axes], gradient, values[on_axes], slopes[on_axes])
+    estimates = slopes[n + 1 :].turned, curvatures[on_line]
+    second = compare_products(lines[on_line], products, gradients, values[on_line], estimates)
     return replace(first, columns=tuple(range(n)), rows=(0,)), second
 
 

@@ -41,7 +41,7 @@ class Estimate:
     radius: Array
     little: Array
 
-    def lines(self, chosen: Array | slice) -> Estimate:
+    def __getitem__(self, chosen: Array | slice) -> Estimate:
         """The estimate on some of its lines."""
         return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
 

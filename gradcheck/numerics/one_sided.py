@@ -57,7 +57,7 @@ class OneSided:
     right_bound: Array
     kind: Array
 
-    def lines(self, chosen: Array | slice) -> OneSided:
+    def __getitem__(self, chosen: Array | slice) -> OneSided:
         """The derivatives on some of the lines."""
         return OneSided(*(getattr(self, field.name)[chosen] for field in fields(self)))
 

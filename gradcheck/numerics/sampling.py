@@ -28,6 +28,15 @@ class Stencil:
     noise_spacings: tuple[float, ...] = ()
     noise_points: int = 9
 
+    def __str__(self) -> str:
+        """The points in words, for a largest step h.
+
+        >>> print(QUICK)
+        17 points: 0 and ±h/4**k, k = 0 to 7
+        """
+        noise = "".join(f", {self.noise_points} in steps of {spacing:.2g}h" for spacing in self.noise_spacings)
+        return f"{len(self.offsets)} points: 0 and ±h/{self.ratio:g}**k, k = 0 to {self.count - 1}{noise}"
+
     @cached_property
     def steps(self) -> Array:
         """The sequence of steps, shape (count,), descending from 1."""
@@ -107,7 +116,7 @@ class Sample:
         distances = np.abs(self.stencil.offsets) * self.step[:, None]
         return np.asarray(distances[:, :, None] <= radius[:, None, :])
 
-    def lines(self, chosen: Array | slice) -> Sample:
+    def __getitem__(self, chosen: Array | slice) -> Sample:
         """The sample on some of its lines."""
         return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])
 

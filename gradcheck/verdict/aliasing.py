@@ -68,13 +68,13 @@ def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evid
     """
     doubtful = contradicted & comparison.where(Verdict.MISMATCH)
     for line in np.flatnonzero(doubtful.any(axis=1)):
-        one = row.lines(np.array([line]))
+        one = row[np.array([line])]
         moves = one.step[0] * one.stencil.offsets[:, None]
         slope, bound, values = comparison.difference[line], comparison.bound[line], one.values[0]
         with np.errstate(invalid="ignore"):
             away = np.abs(values - values[:1] - moves * slope) - np.abs(moves) * bound
         away = np.where(doubtful[line], np.nan_to_num(away, nan=np.inf), 0.0)
-        doubtful[line] &= _beyond(away, evidence.lines.some(np.array([line])), one)
+        doubtful[line] &= _beyond(away, evidence.lines[np.array([line])], one)
     return doubtful
 
 

@@ -40,7 +40,7 @@ def closer_look(
     accusing, wide, places = stencil is None, estimate, np.arange(len(sample.step))
     shrink = wider * np.ones(len(places))
     for _ in range(ROUNDS):
-        steps = closer_steps(sample, estimate.lines(places))
+        steps = closer_steps(sample, estimate[places])
         chosen = np.isfinite(steps)
         if not chosen.any():
             break
@@ -53,7 +53,7 @@ def closer_look(
         with np.errstate(over="ignore"):
             least = ABSOLUTE * np.abs(sample.values[:, 0]) * (shrink / sample.step)[:, None] ** order
         found = slope_estimate(sample) if order == 1 else curvature_estimate(sample)
-        estimate = estimate.replaced(places, nearer(estimate.lines(places), found, least))
+        estimate = estimate.replaced(places, nearer(estimate[places], found, least))
     return both(wide, estimate) if accusing else estimate
 
 
@@ -72,7 +72,7 @@ def wider_look(lines: Lines, sample: Sample) -> Sample:
         wide = _usual_steps(lines, sample, sizes) / sample.step
         chosen = np.flatnonzero(~first_difference(sample).conclusive.all(axis=1) & (wide > 1))
         if chosen.size:
-            row = lines.some(chosen).sample(sample.stencil, shrink=wide[chosen])
+            row = lines[chosen].sample(sample.stencil, shrink=wide[chosen])
             better = first_difference(row).conclusive.all(axis=1)
             step, values = sample.step.copy(), sample.values.copy()
             step[chosen[better]], values[chosen[better]] = row.step[better], row.values[better]

@@ -47,9 +47,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     doubtful: Array = np.asarray(~settled.all(axis=1))
     if not doubtful.any():
         return comparison
-    close, moving = lines.some(doubtful), moves(directions)
+    close, moving = lines[doubtful], moves(directions)
     if combined(itemgetter(doubtful), comparison).grossly_off:
-        sample = lines.sample(QUICK).lines(doubtful)
+        sample = lines.sample(QUICK)[doubtful]
         closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
         if closer.decided_wrong:
             return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
@@ -74,7 +74,7 @@ def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
     blank = ~np.isfinite(comparison.difference) & ~np.isfinite(comparison.autodiff)
     places = np.flatnonzero(blank.any(axis=1))
     if len(places):
-        blank[places] &= ~np.isfinite(lines.some(places).sample(QUICK).values).any(axis=1)
+        blank[places] &= ~np.isfinite(lines[places].sample(QUICK).values).any(axis=1)
     return blank
 
 
@@ -115,8 +115,8 @@ def compare_gradients(
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """Compare some of the lines, with both tableaus, measured rounding, and the filters."""
-    lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    sample_here = sample.lines(doubtful)
+    lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
+    sample_here = sample[doubtful]
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))

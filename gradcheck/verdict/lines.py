@@ -82,7 +82,7 @@ class Lines:
         """The unit roundoff of the arithmetic behind `values`."""
         return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
 
-    def some(self, lines: Array | slice) -> Lines:
+    def __getitem__(self, lines: Array | slice) -> Lines:
         """These lines restricted to some of the directions."""
         return replace(self, directions=some_rows(self.directions, lines))
 
@@ -140,7 +140,7 @@ class Lines:
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """Sample the lines `places` with their usual steps scaled by `shrink`."""
-        return self.some(places).sample(stencil, shrink=shrink)
+        return self[places].sample(stencil, shrink=shrink)
 
 
 def some_rows(array: Array, rows: Array | slice) -> Array:
@@ -241,7 +241,7 @@ def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate
     if not len(places):
         return estimate
     sample = sampled(places, shrink[places])
-    return estimate.replaced(places, estimate.lines(places).better(tight(first_difference(sample), sample)))
+    return estimate.replaced(places, estimate[places].better(tight(first_difference(sample), sample)))
 
 
 def sharp_beside(estimate: Estimate, share: float, axis: int) -> Array:

@@ -155,15 +155,15 @@ def compare_second(
     if not problem.batched:
         entries, agrees, widest = _second_quickly(lines, products)
         agreeing, others = (combined(itemgetter(some), entries) for some in (agrees, ~agrees))
-        tables = [] if not agrees.any() else [_table(lines.some(agrees), agreeing, products.some(agrees), output)]
+        tables = [] if not agrees.any() else [_table(lines[agrees], agreeing, products[agrees], output)]
         grossly_off = others.grossly_off
     if agrees.all():
         return tables
-    close = lines.some(~agrees)
+    close = lines[~agrees]
     if left is not None:
         suspects = worst_coordinates(close, products.values[0], widest)
         close = replace(close, left=replace(left, coordinates=suspects.tolist()))
-    doubtful = products.some(~agrees)
+    doubtful = products[~agrees]
     found = _grossly(close, doubtful, output) if grossly_off else []
     if not found:
         gradients, values = replace(close, gradients=True).sample(), close.sample()
@@ -208,7 +208,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     share = SHARE if lines.left is None else SHARE_OF_PRODUCTS
 
     def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
-        estimate = scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
+        estimate = scaled_by_values(estimate, values[places], lines, TIGHT * values.eps)
         sharp = estimate.bound <= share * np.abs(estimate.value)
         estimate = replace(estimate, conclusive=estimate.conclusive | sharp)
         return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
@@ -223,13 +223,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
             len(again),
             lambda estimate: enough(estimate, again),
         )
-        estimate = estimate.replaced(again, estimate.lines(again).better(other))
+        estimate = estimate.replaced(again, estimate[again].better(other))
     entries = _with_what_is_lost(lines, autodiff, estimate)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
     diagonal = _diagonal(lines, autodiff, curvature_estimate(values), entries)
     unclear = np.flatnonzero(agrees & ~diagonal.where(Verdict.AGREE)[:, 0])
     if len(unclear):
-        some, beside = lines.some(unclear), combined(itemgetter(unclear), entries)
+        some, beside = lines[unclear], combined(itemgetter(unclear), entries)
         values = some.sample()
         diagonal = _diagonal(some, autodiff[unclear], curvature_estimate(values), beside)
         wrong = diagonal.where(Verdict.MISMATCH)

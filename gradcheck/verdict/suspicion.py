@@ -158,9 +158,9 @@ def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
     rough = _unsmooth(*sides)
     suspects = np.flatnonzero(rough)
     if suspects.size:
-        lines = lines.some(suspects)
+        lines = lines[suspects]
         rows = (one.sample(FINE[values.stencil], shrink=FINER) for one in (lines, replace(lines, gradients=True)))
-        finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
+        finer = (confirm(side[suspects], classify(row)) for side, row in zip(sides, rows, strict=True))
         rough[suspects] = _unsmooth(*finer)
     return rough[:, None]
 

@@ -150,9 +150,9 @@ def test_outputs_apart_and_samples_joined_have_the_differences_that_they_had() -
     np.testing.assert_array_equal(apart.values[m, :, 0], lines.values[1, :, 0])
     whole, each = first_difference(lines), first_difference(apart)
     np.testing.assert_allclose(each.value.reshape(k, m), whole.value, rtol=1e-14)
-    twice = joined(lines, lines.lines(slice(1, 2)))
+    twice = joined(lines, lines[1:2])
     np.testing.assert_array_equal(twice.values[-1], lines.values[1])
-    assert first_difference(twice).lines(slice(k, None)).turned.value.shape == (m, 1)
+    assert first_difference(twice)[k:].turned.value.shape == (m, 1)
 
 
 def test_points_on_lines_are_made_when_they_are_asked_for() -> None:

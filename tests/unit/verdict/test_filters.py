@@ -120,15 +120,21 @@ def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_b
     assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
 
+class OneLine(SimpleNamespace):
+    """A line of which some are the line itself."""
+
+    def __getitem__(self, _: Any) -> OneLine:
+        return self
+
+
 def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: bool = False) -> Evidence:
     """Evidence in which every stencil samples `f` at 1 without lost digits, and every estimate is the given one."""
     values = sample(f, np.ones(1), np.eye(1))
     problem: Any = SimpleNamespace(smooth=True, point=np.ones(1), perturbed=lambda _: problem)
-    lines: Any = SimpleNamespace(
+    lines: Any = OneLine(
         problem=problem,
         directions=ONE,
         sample=lambda *_, **__: values,
-        some=lambda _: lines,
         values=lambda points, _: f(points[:]),
         tolerance=Tolerance(),
         gradients=gradients,
