@@ -24,6 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.graph import Shape
+from gradcheck.operations.printed_calls import source_of
 from gradcheck.operations.shapes import only_if
 from gradcheck.operations.spec import (
     Attribute,
@@ -95,6 +96,7 @@ def operation(
     >>> power.attributes((2,))
     {'exponent': Choice(values=(2.0, 3.0))}
     """
+    source_of(source.__code__.co_filename)  # before somebody edits it
     offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
     if offers:
         fields["attributes"] = _attributes(offers)

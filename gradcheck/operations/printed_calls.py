@@ -35,25 +35,35 @@ def definitions_of(functions: Iterable[Formula | None]) -> Iterator[str]:
     """The sources of all functions but lambdas that these are or call, directly or not, in the order of definition."""
     found = [function for function in _reached(functions) if not _is_lambda(function)]
     for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
-        yield inspect.getsource(function)
+        yield _definition(function)
 
 
 def texts_of(function: Formula) -> Iterator[str]:
     """The sources of a function and of all that it calls, directly or not."""
     for each in _reached([function]):
-        yield ast.unparse(node_of(each)) if _is_lambda(each) else inspect.getsource(each)
+        yield ast.unparse(node_of(each)) if _is_lambda(each) else _definition(each)
+
+
+def _definition(function: Formula) -> str:
+    lines = source_of(function.__code__.co_filename).splitlines(keepends=True)
+    return "".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))
 
 
 @cache
 def node_of(function: Formula) -> ast.Lambda:
     """The expression that a lambda was made by; LookupError where its line has several that it may be."""
     code = function.__code__
-    source = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    there = _lambdas(source)[code.co_firstlineno]
+    there = _lambdas(source_of(code.co_filename))[code.co_firstlineno]
     alike = {ast.dump(node): node for node in there if _may_be(node, code)}
     if len(alike) != 1:
         raise LookupError(f"{code.co_filename}:{code.co_firstlineno} has {len(alike)} lambdas that may be {function!r}")
     return next(iter(alike.values()))
+
+
+@cache
+def source_of(file: str) -> str:
+    """The text of a source file as it was when it was first asked for: it may be edited during a long run."""
+    return "".join(linecache.getlines(file))
 
 
 @cache

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gradcheck.operations.printed_calls import definitions_of, node_of, printed_call, texts_of
+from gradcheck.operations.printed_calls import definitions_of, node_of, printed_call, source_of, texts_of
 from gradcheck.operations.spec import Formula
 
 LENGTH = 4
@@ -72,3 +75,18 @@ def test_definitions_are_those_of_functions_that_are_called_directly_or_not() ->
 
 def test_texts_are_those_of_lambdas_too() -> None:
     assert {*texts_of(halved_twice)} == {"lambda x: halved(halved(x + 1))", "lambda x: x / 2"}
+
+
+def test_functions_are_printed_as_they_were_when_their_file_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    file.write_text("def tripled(x):\n    return 3 * x\n\n\nsquared = lambda x: tripled(x) ** 2\n")
+    found = spec_from_file_location("edited", file)
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    source_of(str(file))
+    file.write_text("# a comment\n" + file.read_text().replace("3", "4"))
+    os.utime(file, (1e9, 1e9))
+    assert printed_call(module.squared, ["x1"], {}) == "tripled(x1) ** 2"
+    assert list(definitions_of([module.squared])) == ["def tripled(x):\n    return 3 * x\n"]
