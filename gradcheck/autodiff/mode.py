@@ -100,8 +100,8 @@ Eager forward over forward is left out: it is wrong, for the rest of the process
 result twice (known as forward-over-forward-reuse-order2).
 """
 
-DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
-LIGHT = tuple(mode for mode in MODES if not DEAR & {mode.path, mode.mode})
+EXPENSIVE = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
+LIGHT = tuple(mode for mode in MODES if not EXPENSIVE & {mode.path, mode.mode})
 """The modes that take less than a tenth of a second for a small graph."""
 
 NARROW = tuple(Mode("reverse", mode) for mode in NUMBER_TYPES)

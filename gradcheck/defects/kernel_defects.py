@@ -55,7 +55,7 @@ def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any]
     ['cumprod-zero-order1']
     """
     call = KernelCall(kernel, [None if value is None else np.asarray(value) for value in inputs], attributes)
-    return tuple(defect for defect in defects_of(kernel, order) if bites(defect, call, order))
+    return tuple(defect for defect in defects_of(kernel, order) if applies(defect, call, order))
 
 
 def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
@@ -64,7 +64,7 @@ def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
     return tuple(one for one in found if any(region.concerns(order) for region in one.regions))
 
 
-def bites(defect: Defect, call: KernelCall, order: int, *, drawn: bool = True) -> bool | None:
+def applies(defect: Defect, call: KernelCall, order: int, *, drawn: bool = True) -> bool | None:
     """Whether a call lies in a region of a defect at this order; None if that depends on what is not known.
 
     Not known are missing values, the effect of inputs other than those for which a record holds, and what comes before

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_library, op_def_registry
 
 from gradcheck.autodiff.errors import not_registered
-from gradcheck.defects.kernel_defects import KernelCall, bites, defects_of
+from gradcheck.defects.kernel_defects import KernelCall, applies, defects_of
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
 from gradcheck.tracing.kernels import GRADIENT_ZERO
@@ -74,8 +74,8 @@ class KernelUse:
             call = self.call
             anywhere = replace(call, values=False)
             for defect, order in found:
-                if bites(defect, anywhere, order) is not False:
-                    yield defect, order, bites(defect, call, order, drawn=self.wrong)
+                if applies(defect, anywhere, order) is not False:
+                    yield defect, order, applies(defect, call, order, drawn=self.wrong)
 
     def lost(self) -> tuple[LostDerivative, ...]:
         """The derivatives that the kernel does not have, according to TensorFlow's symbolic gradients."""

@@ -51,7 +51,7 @@ class NotByItselfError(Exception):
     """The operation cannot run by itself, or has no finite value then; the message is that of the cause."""
 
 
-class TooDearError(Exception):
+class TooExpensiveError(Exception):
     """The comparison of an operation would take too long."""
 
 
@@ -102,7 +102,7 @@ class FactorProblem(Problem):
         self.time.refuse_more()
         self.spent.append(len(points))
         if sum(self.spent) > MOST:
-            raise TooDearError
+            raise TooExpensiveError
         used = self.cotangent != 0
         with np.errstate(invalid="ignore", over="ignore"):
             product: Array = self.function.values(points)[:, used] @ self.cotangent[used, None]
@@ -131,7 +131,7 @@ def compared(factor: Factor, time: BlameTime) -> OrderResult:
             if not suspicious(problem):
                 return OrderResult(1, Verdict.AGREE, compared=1)
             return summarise(1, closely(problem), sources)
-    except TooDearError:
+    except TooExpensiveError:
         return undecided(1, Reason.TOO_EXPENSIVE, f"more than {MOST} values")
     except (NotByItselfError, DerivativeRaisedError, WrongShapeError) as error:
         return undecided(1, Reason.CANNOT_RUN, f"{type(error).__name__}: {error}")

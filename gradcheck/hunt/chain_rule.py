@@ -46,7 +46,7 @@ def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Pulled | None:
             one = GraphProblem.evaluated(alone(graph, position, values), adjoints[position])
             if not np.all(np.isfinite(adjoints[position])) or not agrees(one, 1):
                 return None
-            _hand_on(adjoints, problem, node.parents, one.gradients(ONE[None, :]).values[0])
+            _forward(adjoints, problem, node.parents, one.gradients(ONE[None, :]).values[0])
     return Pulled(_of_inputs(adjoints, problem), adjoints)
 
 
@@ -88,8 +88,8 @@ def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
             if not agrees(one, 2):
                 return None
             bent = one.products(ONE, direction).values[0]
-        _hand_on(adjoints, problem, node.parents, weights @ jacobian)
-        _hand_on(moving, problem, node.parents, moving[position] @ jacobian + bent)
+        _forward(adjoints, problem, node.parents, weights @ jacobian)
+        _forward(moving, problem, node.parents, moving[position] @ jacobian + bent)
     return _of_inputs(moving, problem)
 
 
@@ -117,7 +117,7 @@ def _of_parents(tangents: list[Array], parents: tuple[int, ...]) -> Array:
     return np.concatenate([tangents[parent] for parent in dict.fromkeys(parents)], axis=1)
 
 
-def _hand_on(reached: dict[int, Array], problem: GraphProblem, parents: tuple[int, ...], pulled: Array) -> None:
+def _forward(reached: dict[int, Array], problem: GraphProblem, parents: tuple[int, ...], pulled: Array) -> None:
     """Adds to the cotangent of each argument of a node its part of `pulled`, the node's VJP."""
     for parent in dict.fromkeys(parents):
         value = problem.intermediates[parent]

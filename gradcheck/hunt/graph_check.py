@@ -158,7 +158,7 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     to the differences of the whole graph, these have missed a term that is small beside others, or a kink. If rounding
     makes a node's derivative inconclusive by itself, it is inconclusive within the graph, too.
     """
-    table = _without_leaps(problem, table)
+    table = _without_jumps(problem, table)
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, *ANOTHER)
     kinked = bool(problem.nonsmooth_nodes.kinks)
@@ -183,17 +183,17 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     return _without_missed(table, expected)
 
 
-def _without_leaps(problem: GraphProblem, table: Comparison) -> Comparison:
+def _without_jumps(problem: GraphProblem, table: Comparison) -> Comparison:
     """The table without mismatches along directions that pass a jump within the finest steps, as of fmod(1e5, 1e-7).
 
     There, differences give the slope from stair to stair, or none, and autodiff gives that of a stair.
     """
     missed = table.where(Verdict.MISMATCH, *ANOTHER)
-    leap = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
-    if not (leap and missed.any()) or problem.blurred_nodes:
+    jump = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
+    if not (jump and missed.any()) or problem.blurred_nodes:
         return table
-    leaps = problem.hidden_leaps
-    passed = np.array([leaps.any() if column is None else leaps[column] for column in table.columns])
+    jumps = problem.hidden_jumps
+    passed = np.array([jumps.any() if column is None else jumps[column] for column in table.columns])
     return table.marked(missed & passed[:, None], Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 

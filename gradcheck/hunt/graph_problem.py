@@ -167,14 +167,14 @@ class GraphProblem(Problem):
 
         A kink at a distance of 6e-13 for a coordinate may be far in units of the rounding of the node's arguments.
         """
-        return self._passed(leaps=False)
+        return self._passed(jumps=False)
 
     @property
-    def hidden_leaps(self) -> Array:
+    def hidden_jumps(self) -> Array:
         """Which coordinates pass a jump within these steps, (n,)."""
-        return self._passed(leaps=True)
+        return self._passed(jumps=True)
 
-    def _passed(self, *, leaps: bool) -> Array:
+    def _passed(self, *, jumps: bool) -> Array:
         axes = np.eye(self.point.size)
         largest = largest_steps(self.point, axes, FIRST, eps=self.roundoff)
         # A staircase may look alike at both ends of one step, but not of all.
@@ -184,7 +184,7 @@ class GraphProblem(Problem):
             rows = [value.numpy() for value in forward(self.graph, self.tensors(points), points=True)]
         except tf.errors.OpError:
             return np.zeros(len(axes), bool)
-        return np.asarray(crossings(self.graph, rows, leaps=leaps).reshape(UNSEEN, -1).any(axis=0))
+        return np.asarray(crossings(self.graph, rows, jumps=jumps).reshape(UNSEEN, -1).any(axis=0))
 
     @property
     def smooth(self) -> bool:

@@ -15,7 +15,7 @@ from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.check import check
-from gradcheck.defects.kernel_defects import KernelCall, bites, differs, is_axis, plain_setting
+from gradcheck.defects.kernel_defects import KernelCall, applies, differs, is_axis, plain_setting
 from gradcheck.defects.records import Defect, KernelForm, Severity
 from gradcheck.defects.region import ANY, Region, names
 from gradcheck.hunt.evaluation import single, values_of
@@ -136,7 +136,7 @@ def told_apart(defect: Defect) -> bool:
     kernels = {form.kernel for form in defect.kernels}
     others = [spec for spec in CATALOGUE.values() if kernels & {*spec.gradients} and not names(spec.name) & ops]
     samples = (sample for spec in others for sample in drawn_samples(spec) if sample.kernel.name in kernels)
-    inside = [*islice((sample.kernel for sample in samples if bites(defect, sample.call, order)), OTHERS)]
+    inside = [*islice((sample.kernel for sample in samples if applies(defect, sample.call, order)), OTHERS)]
     return not inside or any(wrong_alone(kernel, order) for kernel in inside)
 
 

@@ -30,7 +30,7 @@ Given = tuple[str, Mapping[str, Any], list[Array], int, Ancestry]
 """A node as a region is asked about it: operation, attributes, arguments, order, and the nodes before it."""
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
 """Kinds in which an arriving zero may end, depending on what follows."""
-HANDING_ON = frozenset(
+FORWARDING = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
         *("negative", "bias_add", "bias_add_channels_first", "bias_add_v1"),
@@ -265,7 +265,7 @@ def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> 
     for source in map(sources.__getitem__, parents):
         if isinstance(source, Node):
             yield source.op
-            if names(source.op) & HANDING_ON:
+            if names(source.op) & FORWARDING:
                 yield from _neighbours(sources, source.parents)
 
 

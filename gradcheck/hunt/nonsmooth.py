@@ -71,18 +71,18 @@ def _measured(distances: Distances | None, values: Sequence[Array], attributes: 
     return np.asarray(distances(*values, **attributes))
 
 
-def crossings(graph: Graph, rows: Sequence[Array], *, leaps: bool = False) -> Array:
+def crossings(graph: Graph, rows: Sequence[Array], *, jumps: bool = False) -> Array:
     """In which of k pairs of points a node passes a kink, a jump or a jump of the curvature, (k,).
 
     `rows` are the values at all positions, (1 + 2 k, …): at the graph's inputs, and at points to the right and then to
-    the left of them. With `leaps`, only singular points count, and no ends of domains, where differences are one-sided.
+    the left of them. With `jumps`, only singular points count, and no ends of domains, where differences are one-sided.
     """
     found = np.zeros(len(rows[0]) // 2, bool)
     for _, node in graph.positions():
         spec, points = CATALOGUE[node.op], list(zip(*(rows[parent] for parent in node.parents), strict=True))
-        for distances in (spec.singular,) if leaps else (spec.kinks, spec.singular, spec.curvature_jumps):
+        for distances in (spec.singular,) if jumps else (spec.kinks, spec.singular, spec.curvature_jumps):
             if distances is not None and points[0][0].size:
-                found |= _passed(spec, distances, points, node.attributes, ends=not leaps)
+                found |= _passed(spec, distances, points, node.attributes, ends=not jumps)
     return found
 
 

@@ -22,7 +22,7 @@ from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.lines import ulp_rounding
-from gradcheck.verdict.own_rounding import OwnRounding, Surroundings
+from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
 from gradcheck.verdict.summary import undecided
 from gradcheck.verdict.tables import EXCLUSION, Comparison
 
@@ -158,7 +158,7 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
         taken, other = derivative(problem), derivative(plain)
         allowed = ulp_rounding(other, plain.precision)
         if not _close(taken, other, allowed):
-            allowed = EXCLUSION * OwnRounding(Surroundings(plain, derivative), other, allowed).beside(taken, taken)
+            allowed = EXCLUSION * OwnRounding(Neighbourhood(plain, derivative), other, allowed).beside(taken, taken)
     except (DerivativeRaisedError, WrongShapeError):
         return None
     if not _close(taken, other, allowed):

@@ -135,7 +135,7 @@ IMAGE_QUALITY = (
         power=(0.5, 0.25),
         k=((0.2, 1.0), (0.4, 2.0)),
         reference=similarity_of_scales,
-        dear=(2,),
+        expensive=(2,),
     ),
     # What is negative counts as 0: the similarity is 0 throughout.
     _even(

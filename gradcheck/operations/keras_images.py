@@ -180,7 +180,7 @@ KERAS_IMAGES = (
         kinks=_from_corners,
         singular=_from_edges,
         curvature_jumps=_from_ends_of_cubes,
-        dear=(2,),
+        expensive=(2,),
     ),
     _image(
         "keras_scale_and_translate_of_places",
@@ -397,7 +397,7 @@ KERAS_SPECTROGRAMS = (
         starts=((5,), (7,)),
         range=(80.0, 3.0),
         singular=_from_cuts_of_decibels,
-        dear=(2,),
+        expensive=(2,),
         modes=(),  # what keras_mel_spectrogram is there
     ),
     # A window that has a name is made by SciPy, which the project does not need.

@@ -327,18 +327,18 @@ def one_a_window(image: Shape) -> Shapes:
     return [((*each, image[-1]),) for each in counts]
 
 
-def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
+def _jumping(jumps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
     """What happens at the ties of windows to values that are put to, or taken from, the place of the largest element.
 
-    The result leaps there if `leaps` says so of a window, and has a kink if not.
+    The result jumps there if `jumps` says so of a window, and has a kink if not.
     """
 
-    def ties(x: Array, values: Array, windows: tuple[int, str], *, leap: bool) -> Array:
-        return np.asarray(np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf))
+    def ties(x: Array, values: Array, windows: tuple[int, str], *, jump: bool) -> Array:
+        return np.asarray(np.where(jumps(x, values, windows) == jump, window_ties(x, *windows)[:, 0], np.inf))
 
     return {
-        "kinks": lambda x, values, windows: ties(x, values, windows, leap=False),
-        "singular": lambda x, values, windows: ties(x, values, windows, leap=True),
+        "kinks": lambda x, values, windows: ties(x, values, windows, jump=False),
+        "singular": lambda x, values, windows: ties(x, values, windows, jump=True),
     }
 
 
@@ -370,14 +370,14 @@ def of_max_pooling(
 OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
 
 
-def _of_max_pooling(name: str, form: Formula, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
+def _of_max_pooling(name: str, form: Formula, jumps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
     return _nn(
         name,
         form,
         in_batch=True,
         others=others,
         windows=windows_of if others is one_a_window else OF_ANOTHER_SIZE,
-        **_leaping(leaps),
+        **_jumping(jumps),
         **fields,
     )
 
@@ -390,21 +390,21 @@ POOLING_GRADIENTS = (
         "max_pool_grad",
         lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGrad, x, values, windows),
         gradients="MaxPoolGrad",
-        leaps=_not_zero,
+        jumps=_not_zero,
         others=one_a_window,
     ),
     _of_images(
         "max_pool_grad_v2",
         lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradV2, x, values, windows),
         gradients="MaxPoolGradV2",
-        leaps=_not_zero,
+        jumps=_not_zero,
         others=one_a_window,
     ),
     _of_images(
         "max_pool_grad_grad",
         lambda x, values, *, windows: of_max_pooling(tf.raw_ops.MaxPoolGradGrad, x, values, windows),
         gradients="MaxPoolGradGrad",
-        leaps=_differ_at_the_largest_two,
+        jumps=_differ_at_the_largest_two,
         others=alike,
     ),
     _of_volumes(
@@ -419,7 +419,7 @@ POOLING_GRADIENTS = (
             tf.float64,
         ),
         gradients="MaxPool3DGrad",
-        leaps=_not_zero,
+        jumps=_not_zero,
         others=one_a_window,
         reference=put_at_largest,
     ),
@@ -435,7 +435,7 @@ POOLING_GRADIENTS = (
             tf.float64,
         ),
         gradients="MaxPool3DGradGrad",
-        leaps=_differ_at_the_largest_two,
+        jumps=_differ_at_the_largest_two,
         others=alike,
         reference=taken_at_largest,
     ),

@@ -157,8 +157,8 @@ class OpSpec:
     `terms` is the size of the terms that cancel inside of a kernel, whose rounding is left in the value however small
     that is: 1 where it takes the logarithm of 1 + x, which has lost the digits of a small x. `loses` maps the value and
     the arguments to how far the value may be off where more than a rounding is lost by an algorithm in its nature.
-    `modes` are those in which it is drawn besides the plain one, all if None. `dear` are the orders at which a graph
-    of it takes seconds, so that fewer are drawn.
+    `modes` are those in which it is drawn besides the plain one, all if None. `expensive` are the orders at which a
+    graph of it takes seconds, so that fewer are drawn.
     """
 
     name: str
@@ -181,7 +181,7 @@ class OpSpec:
     dtypes: tuple[str, ...] = ("float64",)
     result: str = "float64"
     orders: tuple[int, ...] = (1, 2)
-    dear: tuple[int, ...] = ()
+    expensive: tuple[int, ...] = ()
     rtol: float = 0.0
     terms: float = 0.0
     loses: Callable[..., Array] | None = None

@@ -46,9 +46,9 @@ GRAPH_SECONDS = 1e-5
 MEASURED = 3
 """Number of eager calls before their time is used: the first one also creates kernels."""
 
-COMPARED, DEARER = 3, 1.25
+COMPARED, TRACE_RATIO = 3, 1.25
 """A graph is compared with COMPARED eager calls, the gradient of a trusted function with one fewer. Tracing a gradient
-takes about DEARER times as many of its own calls as tracing its function does (measured: 0.6 to 1.7)."""
+takes about TRACE_RATIO times as many of its own calls as tracing its function does (measured: 0.6 to 1.7)."""
 
 MOVED = 2.0**-8
 """Offset from a point, absolute and relative, at which a list of operations is made and compared with calls."""
@@ -190,7 +190,7 @@ class Mapped:
     def _trace_expected(self) -> float | None:
         """The number of eager calls that a trace will take, if that of the function is known."""
         of_function = None if self._function is None else self._function._trace_calls
-        return of_function and DEARER * of_function
+        return of_function and TRACE_RATIO * of_function
 
     def _pays(self, count: int) -> bool:
         # A doubt takes as many calls again.

@@ -46,7 +46,7 @@ SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Neighbourhood:
     """Autodiff's derivatives around the point, from `derivative`, each taken only once; one draw or point per row."""
 
     problem: Problem
@@ -139,7 +139,7 @@ class OwnRounding:
     without measurement.
     """
 
-    around: Surroundings
+    around: Neighbourhood
     autodiff: Array
     granted: Array
     seen: Callable[[Array], Array] | None = None
@@ -311,4 +311,4 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
 def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
     """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
     granted = ulp_rounding(autodiff, problem.precision)
-    return OwnRounding(Surroundings(problem, slopes(cotangents, directions)), autodiff, granted)
+    return OwnRounding(Neighbourhood(problem, slopes(cotangents, directions)), autodiff, granted)

@@ -34,14 +34,14 @@ from gradcheck.verdict.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.verdict.own_rounding import Derivative, OwnRounding, Surroundings, taken_in_float64
+from gradcheck.verdict.own_rounding import Derivative, Neighbourhood, OwnRounding, taken_in_float64
 from gradcheck.verdict.resolution import shares_of_parts
 from gradcheck.verdict.suspicion import (
     UNSMOOTH,
     VACUOUS,
     Evidence,
-    drowned,
     moves,
+    noise_dominated,
     residue,
     rough_lines,
     worst_coordinates,
@@ -345,7 +345,7 @@ def _second_closely(
     Where gradients contradict on lines that are not `rough` (k, 1), values count only if they agree.
     """
     of_gradients, problem = replace(lines, gradients=True), lines.problem
-    own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
+    own = OwnRounding(Neighbourhood(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
     twice, second = own.twice(lines), SECOND[gradients.stencil]
     of_values, of_slopes = lines.sample(second), of_gradients.sample(second)
     both_values = with_inner_rounding(lines, values, of_values, enough=twice.settled(curvature_estimate))
@@ -386,7 +386,7 @@ def _second_closely(
     suspected = filtered(confirmed_entries, beside_gradients, filters.GRADIENT_DIFFERENCES)
     compared = filtered(suspected, beside_gradients, filters.SWING)
     wrong, doubtful, left = (table.where(Verdict.MISMATCH) for table in (confirmed_entries, suspected, compared))
-    noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
+    noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & noise_dominated(gradients))
     curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
     if curvatures.any(Verdict.MISMATCH):
         if aliased.any():

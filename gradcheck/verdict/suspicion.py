@@ -171,7 +171,7 @@ def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
     return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
 
 
-def drowned(sample: Sample) -> Array:
+def noise_dominated(sample: Sample) -> Array:
     """Where the noise exceeds DROWNED times the finest values, which then are mostly rounding, (k, c)."""
     noise = rounding_of(replace(sample, floor=0.0)).values[-1]
     fine = np.abs([sample.left[:, -1], sample.right[:, -1]])

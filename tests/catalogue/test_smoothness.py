@@ -44,7 +44,7 @@ def few(examples: Sequence[Any]) -> Sequence[Any]:
 
 def simplicity(spec: OpSpec) -> tuple[bool, bool, bool, int]:
     """What comes first among operations: cheap ones, of expressions, of few arguments."""
-    return bool(spec.dear), spec.looped, spec.source.__name__ != "<lambda>", spec.arity
+    return bool(spec.expensive), spec.looped, spec.source.__name__ != "<lambda>", spec.arity
 
 
 def representative(specs: Sequence[OpSpec]) -> list[OpSpec]:

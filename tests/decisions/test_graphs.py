@@ -432,7 +432,7 @@ def test_leaps_within_the_finest_steps_make_no_slope_wrong() -> None:
     drawn = graph([[[84256.40858597], [49999.15]], divisors], Node.of("keras_fmod", 0, 1))
     checked = trial.run(drawn, (1,))
     assert checked.problem.smooth
-    assert checked.problem.hidden_leaps.tolist() == [True, True, False, False, True, True]
+    assert checked.problem.hidden_jumps.tolist() == [True, True, False, False, True, True]
     assert checked.result.verdict == Verdict.INCONCLUSIVE
     with planted(["FloorMod"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
         finding = trial.run(drawn, (1,)).result.orders[1].findings[0]

@@ -27,7 +27,7 @@ from tests import slices
 ORDERS = {name: [order for _, order in ways(name, (PLAIN,))] for name in CATALOGUE}
 
 
-def _cases(*, dear: bool) -> list[Any]:
+def _cases(*, expensive: bool) -> list[Any]:
     cases = slices.sliced(
         [(name, order) for name, orders in ORDERS.items() for order in orders],
         lambda all_cases: [(name, order) for name, order in all_cases if order == max(ORDERS[name])],
@@ -35,7 +35,7 @@ def _cases(*, dear: bool) -> list[Any]:
     return [
         pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name, order))
         for name, order in cases
-        if (order in CATALOGUE[name].dear) is dear
+        if (order in CATALOGUE[name].expensive) is expensive
     ]
 
 
@@ -51,7 +51,7 @@ def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any)
 
 
 @pytest.mark.sliced
-@pytest.mark.parametrize(("operation", "order"), _cases(dear=False))
+@pytest.mark.parametrize(("operation", "order"), _cases(expensive=False))
 @settings(max_examples=_examples(1))
 @given(data=st.data())
 def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
@@ -63,7 +63,7 @@ RARER = 10
 
 
 @pytest.mark.sliced
-@pytest.mark.parametrize(("operation", "order"), _cases(dear=True))
+@pytest.mark.parametrize(("operation", "order"), _cases(expensive=True))
 @settings(max_examples=_examples(RARER))
 @given(data=st.data())
 def test_dear_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:

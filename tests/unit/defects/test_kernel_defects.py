@@ -13,7 +13,7 @@ import tensorflow as tf
 from msgspec import structs
 
 from gradcheck.defects import kernel_defects
-from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs, in_regions
+from gradcheck.defects.kernel_defects import KernelCall, applies, defects_at, defects_of, differs, in_regions
 from gradcheck.defects.kernel_use import KernelUse, attribute_values
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import Region
@@ -39,7 +39,7 @@ def uses(defect: Defect) -> Iterator[KernelUse]:
 def test_a_record_is_found_at_the_kernel_of_its_own_graph(subtests: pytest.Subtests) -> None:
     for name, defect in WITH_KERNELS.items():
         with subtests.test(name):
-            answers = [bites(defect, use.call, defect.signature.order) for use in uses(defect)]
+            answers = [applies(defect, use.call, defect.signature.order) for use in uses(defect)]
             own = {form.op for form in defect.kernels}
             conditional = all(region.arriving or region.error for region in defect.regions if region.op in own)
             assert (None if conditional else True) in answers
@@ -66,7 +66,7 @@ def test_a_record_with_a_wrong_kernel_is_not_found(change: Mapping[str, Any]) ->
     defect = DEFECTS["cumprod-zero-order1"]
     wrong = structs.replace(defect, kernels=tuple(structs.replace(form, **change) for form in defect.kernels))
     (right,), (found,) = (
-        [bites(one, use.call, 1) for use in uses(defect) if use.kernel == "Cumprod"] for one in (defect, wrong)
+        [applies(one, use.call, 1) for use in uses(defect) if use.kernel == "Cumprod"] for one in (defect, wrong)
     )
     assert right is True
     assert found is not True
@@ -97,25 +97,25 @@ def test_what_bites_where(subtests: pytest.Subtests) -> None:
 def test_a_value_that_is_not_known_leaves_it_open() -> None:
     defect = DEFECTS["cumprod-zero-order1"]
     axis, other = np.array(0), {"exclusive": False, "reverse": False}
-    assert bites(defect, KernelCall("Cumprod", [None, axis], other), 1) is None
-    assert bites(defect, KernelCall("Cumprod", [np.zeros(2), None], other), 1) is None
-    assert bites(defect, KernelCall("Cumprod", [np.zeros(2), axis], {}), 1) is None
-    assert bites(defect, KernelCall("Cumsum", [None, axis], other), 1) is False
-    assert bites(defect, KernelCall("Cumprod", [None, axis], other), 2) is False
+    assert applies(defect, KernelCall("Cumprod", [None, axis], other), 1) is None
+    assert applies(defect, KernelCall("Cumprod", [np.zeros(2), None], other), 1) is None
+    assert applies(defect, KernelCall("Cumprod", [np.zeros(2), axis], {}), 1) is None
+    assert applies(defect, KernelCall("Cumsum", [None, axis], other), 1) is False
+    assert applies(defect, KernelCall("Cumprod", [None, axis], other), 2) is False
 
 
 def test_outputs_that_nothing_uses_do_not_count() -> None:
     defect = DEFECTS["singular_vectors-small-order1"]
     settings = {"compute_uv": True, "full_matrices": False}
     small = [1e-4 * np.array([[1.0, 2.0], [3.0, 5.0]])]
-    answers = [bites(defect, KernelCall("Svd", small, settings, outputs), 1) for outputs in ({0}, {0, 2}, None)]
+    answers = [applies(defect, KernelCall("Svd", small, settings, outputs), 1) for outputs in ({0}, {0, 2}, None)]
     assert answers == [False, True, True]
 
 
 def test_records_of_complex_numbers_are_for_those() -> None:
     defect = DEFECTS["complex_squared_difference-order1"]
     real, turned = ([np.ones(1), np.ones(1)], [1j * np.ones(1), np.ones(1)])
-    assert [bites(defect, KernelCall("SquaredDifference", one, {}), 1) for one in (real, turned)] == [False, True]
+    assert [applies(defect, KernelCall("SquaredDifference", one, {}), 1) for one in (real, turned)] == [False, True]
     assert "complex_squared_difference-order1" in {one.name for one in defects_of("SquaredDifference", 1)}
 
 

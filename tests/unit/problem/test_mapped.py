@@ -347,7 +347,7 @@ def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_
     assert function._trusted
     assert function._trace_calls is not None
     assert function._trace_calls > 0
-    for calls, traced in ((1.0, True), ((len(POINTS) - 3) / mapped.DEARER, False)):
+    for calls, traced in ((1.0, True), ((len(POINTS) - 3) / mapped.TRACE_RATIO, False)):
         function._trace_calls = calls
         eager: list[bool] = []
 

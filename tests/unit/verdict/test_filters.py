@@ -17,7 +17,7 @@ from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.verdict import filters
 from gradcheck.verdict.aliasing import aliasing
 from gradcheck.verdict.filters import FIRST_ORDER, VALUE_DIFFERENCES, filtered
-from gradcheck.verdict.own_rounding import OwnRounding, Surroundings
+from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
 from gradcheck.verdict.suspicion import Evidence
 from gradcheck.verdict.tables import Comparison, Tolerance
 
@@ -81,7 +81,7 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
         return (1.0 + 1e-12 * len(taken)) * ONE
 
     problem: Any = SimpleNamespace(in_float64=None, point=np.zeros(1), precision=2.0**-53, perturbed=lambda _: problem)
-    own = OwnRounding(Surroundings(problem, derivative), ONE, 1e-16 * ONE)
+    own = OwnRounding(Neighbourhood(problem, derivative), ONE, 1e-16 * ONE)
     assert own.moved(off * ONE) == pytest.approx(draws * 1e-12, rel=1e-3)
     assert len(taken) == draws
 
