@@ -179,7 +179,7 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
         for source, one in zip(problem.sources, largest, strict=True)
     ]
     rows = tuple(range(problem.outputs))
-    table = replace(table, columns=(None,) * count, rows=rows, contribution=np.max(largest, axis=0))
+    table = replace(table, coordinates=(None,) * count, outputs=rows, contribution=np.max(largest, axis=0))
     return table, np.array(shares)
 
 

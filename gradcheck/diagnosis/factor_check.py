@@ -153,7 +153,7 @@ def closely(problem: FactorProblem) -> list[Comparison]:
     for some in np.array_split(np.argsort(-excess), np.arange(TOGETHER, problem.point.size, TOGETHER)):
         columns = tuple(map(int, some))
         table = compare_first(problem, everywhere[some], ONE, Tolerance())
-        tables.append(replace(table, columns=columns, rows=(0,)))
+        tables.append(replace(table, coordinates=columns, outputs=(0,)))
         if table.any(Verdict.MISMATCH) or excess[some].min() <= 1:
             break
     return tables

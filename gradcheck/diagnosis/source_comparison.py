@@ -189,7 +189,7 @@ def _along_a_line(problem: CallProblem, table: Comparison, positions: Array) -> 
     found: Compared = []
     for row, position in enumerate(positions):
         one, source = problem.taken[position], problem.sources[position]
-        own = replace(_rows(table, [row]), columns=(None,), rows=(None,), behind=source.count)
+        own = replace(_rows(table, [row]), coordinates=(None,), outputs=(None,), behind=source.count)
         found.append(([one], summarise(1, [own.named()], [source], explain=partial(_diagnosed, one))))
     return found
 

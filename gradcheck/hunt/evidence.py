@@ -75,9 +75,9 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
     output = findings[0].output if findings else None
     compared: dict[int, ElementCheck] = {}
     for table in checked.tables[order]:
-        row = table.rows.index(output) if output in table.rows else 0
+        row = table.outputs.index(output) if output in table.outputs else 0
         numbers = (table.autodiff, table.difference, table.bound, table.allowed)
-        for line, coordinate in enumerate(table.columns):
+        for line, coordinate in enumerate(table.coordinates):
             if coordinate is not None:
                 verdict = Verdict(str(table.verdict[line, row]))
                 values = (float(column[line, row]) for column in numbers)

@@ -122,7 +122,7 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
     first = compare_gradients(lines[on_axes], gradient, values[on_axes], slopes[on_axes])
     estimates = slopes[n + 1 :].turned, curvatures[on_line]
     second = compare_products(lines[on_line], products, gradients, values[on_line], estimates)
-    return replace(first, columns=tuple(range(n)), rows=(0,)), second
+    return replace(first, coordinates=tuple(range(n)), outputs=(0,)), second
 
 
 def _where_first_decides(
@@ -159,27 +159,27 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     makes a node's derivative inconclusive by itself, it is inconclusive within the graph, too.
     """
     table = _without_jumps(problem, table)
-    columns = [column for column in table.columns if column is not None]
+    axes = [coordinate for coordinate in table.coordinates if coordinate is not None]
     missed = table.where(Verdict.MISMATCH, *ANOTHER)
     kinked = bool(problem.nonsmooth_nodes.kinks)
-    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.rows)
-    if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
+    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.outputs)
+    if not (applies and missed.any() and len(axes) == len(table.coordinates)) or problem.blurred_nodes:
         return table
 
     @cache
     def moved() -> Array | None:  # the same for all outputs
         tangents = tangents_at_kink(problem, agrees)
-        return None if tangents is None else tangents[columns]
+        return None if tangents is None else tangents[axes]
 
     expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
-        under = replace(problem, cotangent=outputs[table.rows[row]]) if kinked else problem
+        under = replace(problem, cotangent=outputs[table.outputs[row]]) if kinked else problem
         verdicts: list[Verdict] = []
         pulled = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
         if pulled is not None:
             decides = not kinked or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
-            expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
+            expected[:, row] = np.where(decides, pulled.gradient[axes], np.nan)
     return _without_missed(table, expected)
 
 
@@ -193,7 +193,7 @@ def _without_jumps(problem: GraphProblem, table: Comparison) -> Comparison:
     if not (jump and missed.any()) or problem.blurred_nodes:
         return table
     jumps = problem.hidden_jumps
-    passed = np.array([jumps.any() if column is None else jumps[column] for column in table.columns])
+    passed = np.array([jumps.any() if column is None else jumps[column] for column in table.coordinates])
     return table.marked(missed & passed[:, None], Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
@@ -222,7 +222,7 @@ def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) ->
         return tables
     whole, found = problem.direction @ products, []
     for table in tables:
-        expected = np.array([whole if column is None else products[column] for column in table.columns])[:, None]
+        expected = np.array([whole if column is None else products[column] for column in table.coordinates])[:, None]
         left = _without_missed(table, expected)
         found.append(left if left.any(Verdict.MISMATCH) else replace(left, alone=None))
     return found

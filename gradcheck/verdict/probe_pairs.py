@@ -52,7 +52,7 @@ class Probes:
     problem: Problem
     tolerance: Tolerance
     directions: Array
-    columns: tuple[int | None, ...]
+    coordinates: tuple[int | None, ...]
     finite: Array
 
     def rows(self, weights: Array) -> PulledBack:
@@ -103,7 +103,7 @@ class Probes:
         table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         named = tuple(range(len(weights))) if self._each(rows) else (None,) * len(weights)
         behind = int(self.finite.sum() * used.sum())
-        table = replace(table, columns=self.columns, rows=named, behind=behind)
+        table = replace(table, coordinates=self.coordinates, outputs=named, behind=behind)
         table = replace(table, contribution=tests.contribution.T, shares=shares, lost=lost)
         if not failing.any():
             return table, None

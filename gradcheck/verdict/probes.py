@@ -104,9 +104,9 @@ def one_by_one(
     problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
 ) -> Comparison:
     """Compare the entries of some coordinates and outputs."""
-    columns, rows = tuple(map(int, coordinates)), tuple(map(int, outputs))
-    lines, weights = axes(columns, problem.point.size), axes(rows, problem.outputs)
-    return replace(compare_first(problem, lines, weights, tolerance), columns=columns, rows=rows)
+    moved, seen = tuple(map(int, coordinates)), tuple(map(int, outputs))
+    lines, weights = axes(moved, problem.point.size), axes(seen, problem.outputs)
+    return replace(compare_first(problem, lines, weights, tolerance), coordinates=moved, outputs=seen)
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class _Probing(Probes):
 
     def where(self, finite: Array) -> _Probing:
         """The same probes where the gradient is finite (n,)."""
-        columns, directions = self.columns, self.directions
+        columns, directions = self.coordinates, self.directions
         if None not in columns:
             columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
-        return replace(self, directions=directions * finite, columns=columns, finite=finite)
+        return replace(self, directions=directions * finite, coordinates=columns, finite=finite)
 
     def only(self, coordinates: Array) -> _Probing:
         """Return new random probes of these coordinates (n,) alone.
@@ -189,7 +189,7 @@ class _Probing(Probes):
             coordinates = ~np.any([one.coordinates for one in seen], axis=0)
             if not (outputs.any() or coordinates.any()):
                 return self._told(seen)
-            if len(seen) > GLANCES or (None not in self.columns and coordinates.any()):
+            if len(seen) > GLANCES or (None not in self.coordinates and coordinates.any()):
                 # Among many coordinates taken together, a source that is not seen is no reason for a closer look.
                 apart = outputs.any() or self.directions.shape[1] <= SMALL or self.tolerance.given
                 return None if apart else self._told(seen)
@@ -261,7 +261,7 @@ class _Probing(Probes):
             seen, left = [*seen, glance], left & ~glance.coordinates
             if not left.any() or any(table.any(Verdict.MISMATCH) for table in others):
                 break
-            if None not in self.columns:
+            if None not in self.coordinates:
                 others += self._too_small(left)
                 break
         else:
@@ -343,10 +343,10 @@ class _Probing(Probes):
         if not len(looked):
             return tables
         rows = axes(looked, self.problem.outputs)
-        if None in self.columns:
+        if None in self.coordinates:
             return tables + self._split(self.directions[0], rows, looked)
         table = compare_first(self.problem, self.directions, rows, self.tolerance)
-        return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
+        return [*tables, replace(table, coordinates=self.coordinates, outputs=tuple(map(int, looked)))]
 
     def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
         """Halve the coordinates, for all these outputs at once, until each part is clear for every output or single."""
@@ -366,7 +366,7 @@ class _Probing(Probes):
             rounding = ulp_rounding(autodiff, self.problem.precision)
             entries = compare(autodiff, first_difference(sample), Tolerance(), rounding, factor=1.0)
             shares = shares_of(line, pulled[still], self.problem.parts, entries.little)
-            entries = replace(entries, columns=(None,), rows=tuple(map(int, outputs[still])), shares=shares)
+            entries = replace(entries, coordinates=(None,), outputs=tuple(map(int, outputs[still])), shares=shares)
             clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
             if self.tolerance.given:
                 each = PulledBack(rows[still], pulled[still], lambda: None)
@@ -396,4 +396,4 @@ def _uncompared(count: int, reason: Reason) -> list[Comparison]:
     blank = np.full((count, 1), np.nan)
     table = Comparison.agreeing(blank, blank, blank, blank)
     table = table.marked(np.ones((count, 1), bool), Verdict.INCONCLUSIVE, reason)
-    return [replace(table, columns=(None,) * count, rows=(None,))]
+    return [replace(table, coordinates=(None,) * count, outputs=(None,))]

@@ -79,7 +79,9 @@ def noticed(table: Comparison, scale: Array | float, little: Array | float = 0.0
 
 def _weights(table: Comparison) -> Array:
     """The least weight (k, l) of a wrong entry: probes weigh each input and output by a half to one."""
-    halves = [np.array([0.5 if place is None else 1.0 for place in places]) for places in (table.columns, table.rows)]
+    halves = [
+        np.array([0.5 if place is None else 1.0 for place in places]) for places in (table.coordinates, table.outputs)
+    ]
     return np.asarray(np.multiply.outer(*halves))
 
 
@@ -144,7 +146,7 @@ def _one_by_one(tables: list[Comparison], scales: list[Array], part: slice, tole
 
 def _lines_of(table: Comparison, part: slice) -> Array:
     """Lines of a comparison that are coordinates of a source, boolean (k, 1)."""
-    columns = np.array([-1 if column is None else column for column in table.columns], int)
+    columns = np.array([-1 if column is None else column for column in table.coordinates], int)
     return np.asarray((columns >= part.start) & (columns < part.stop))[:, None]
 
 
@@ -156,7 +158,7 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
     """
     seen, over, probed, hidden = Sight(nan, nan), inf, False, False
     for table in tables:
-        if table.shares is None or None not in table.columns:
+        if table.shares is None or None not in table.coordinates:
             continue
         agree = table.where(Verdict.AGREE)
         probed |= bool(agree.any())
@@ -173,7 +175,7 @@ def _together(tables: Sequence[Comparison], number: int, part: slice, tolerance:
             hidden = True
             continue
         best = int(np.argmin(ratio.min(axis=0)))
-        outputs = np.arange(len(table.rows)) if None not in table.rows else np.array([best])
+        outputs = np.arange(len(table.outputs)) if None not in table.outputs else np.array([best])
         lines = np.argmin(np.where(shows.any(axis=0), ratio, errors)[:, outputs], axis=0)
         absolute = float(np.max(errors[lines, outputs], where=agree[lines, outputs], initial=0.0))
         nothing = next_to_zero(table)[np.argmin(ratio[:, best]), best]

@@ -123,7 +123,7 @@ def _projected(
     found = []
     vectors = LeftVectors(left, line[0], WIDE, sources=problem.parts)
     for table in compare_second(problem, line, cotangent, tolerance, output, vectors):
-        alone = np.array([[column is not None] for column in table.columns])
+        alone = np.array([[column is not None] for column in table.coordinates])
         if (table.where(Verdict.MISMATCH) & alone).any():
             table = replace(table, searched=True)
         else:
@@ -279,7 +279,7 @@ def _table(
 ) -> Comparison:
     """Return entries (directions, coordinates) as a comparison with one line per coordinate or left vector."""
     columns: tuple[int | None, ...]
-    table = replace(combined(np.transpose, entries), rows=(output,) * len(lines.directions), alone=alone)
+    table = replace(combined(np.transpose, entries), outputs=(output,) * len(lines.directions), alone=alone)
     if lines.left is None:
         columns = tuple(range(lines.directions.shape[1]))
     else:
@@ -287,7 +287,7 @@ def _table(
         (values,) = products.values
         largest = lines.left.over(np.maximum, lambda left, at: np.abs(left * np.nan_to_num(values[at])))
         table = replace(table, contribution=largest[:, None], shares=shares_of_parts(table, lines.left))
-    return replace(table, columns=columns, directions=lines.directions)
+    return replace(table, coordinates=columns, directions=lines.directions)
 
 
 def compare_products(
@@ -332,7 +332,7 @@ def compare_products(
     entries = without_nan(entries, gradients, values)
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
-        one = replace(found[0], columns=(None,), contribution=None, shares=None)
+        one = replace(found[0], coordinates=(None,), contribution=None, shares=None)
         found.append(combined(lambda _, others: np.transpose(others), one, diagonal))
     return found
 

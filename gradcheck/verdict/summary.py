@@ -204,7 +204,7 @@ def _worst(
             excess = table.excess()
             for line, row in zip(*np.nonzero(wrong), strict=True):
                 finding = _finding(order, table, sources, int(line), int(row))
-                entry = float(excess[line, row]), finding, table.columns[line]
+                entry = float(excess[line, row]), finding, table.coordinates[line]
                 groups.setdefault((finding.input, finding.kind), []).append(entry)
     searched, worst = any(table.searched for table in comparisons), []
     for group in groups.values():
@@ -217,12 +217,12 @@ def _worst(
 
 def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int, row: int) -> Finding:
     kind = Kind(str(table.cause[line, row]))
-    source, index, also = element_of(sources, table.columns[line])
+    source, index, also = element_of(sources, table.coordinates[line])
     other = ""
     if table.directions is not None:
         way = direction_text(sources, table.directions[row])
         other = f"; the other derivative goes along {way}"
-        if table.columns[line] is None:
+        if table.coordinates[line] is None:
             source, other = f"the direction {way}", "; both derivatives go along it"
     if table.alone is not None:
         other += f"; {CONTRADICTING.format(table.alone)}"
@@ -237,7 +237,7 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         order=order,
         input=source,
         index=index,
-        output=table.rows[row],
+        output=table.outputs[row],
         autodiff=None if kind is Kind.MISSING else autodiff,
         difference=difference,
         bound=bound,

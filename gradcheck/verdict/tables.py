@@ -64,8 +64,8 @@ class Comparison:
     of Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink`
     marks agreement with a subgradient.
 
-    The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
-    an output for each column of the arrays (None for a random combination). `contribution` is the largest single
+    The rest says where the entries lie: `coordinates` has that of each line (None for a random direction), `outputs`
+    that of each column of the arrays (None for a random combination). `contribution` is the largest single
     product in each probe, `shares` (k, l, sources) is the share of each source in its derivative, `lost` (k, l) is what
     low precision is seen to lose in each, which may be more than is allowed, `behind` is the number of entries behind
     all of them. `searched`: an entry that a search found behind failing probes; there may be others. `again`: a further
@@ -82,8 +82,8 @@ class Comparison:
     verdict: Array
     cause: Array
     at_kink: Array
-    columns: tuple[int | None, ...] = ()
-    rows: tuple[int | None, ...] = ()
+    coordinates: tuple[int | None, ...] = ()
+    outputs: tuple[int | None, ...] = ()
     contribution: Array | None = None
     shares: Array | None = None
     lost: Array | None = None
@@ -141,11 +141,13 @@ class Comparison:
         some = combined(partial(np.compress, mask, axis=axis), self)
         probes = (self.contribution, self.shares, self.lost)
         contribution, shares, lost = (None if of is None else np.compress(mask, of, axis=axis) for of in probes)
-        columns, rows = (
+        coordinates, outputs = (
             tuple(compress(places, mask.tolist())) if axis == own else places
-            for own, places in enumerate((self.columns, self.rows))
+            for own, places in enumerate((self.coordinates, self.outputs))
         )
-        return replace(some, columns=columns, rows=rows, contribution=contribution, shares=shares, lost=lost)
+        return replace(
+            some, coordinates=coordinates, outputs=outputs, contribution=contribution, shares=shares, lost=lost
+        )
 
     def named(self, missing: Array | bool = False) -> Comparison:
         """Name the kinds of wrong values: missing where TensorFlow gave None, non-finite, else unchanged."""

@@ -318,8 +318,8 @@ class Case:
         output, coordinate = entry
         units = []
         for table in tables:
-            alone = coordinate in table.columns, output in table.rows
-            together = None in table.columns, None in table.rows
+            alone = coordinate in table.coordinates, output in table.outputs
+            together = None in table.coordinates, None in table.outputs
             if not all(one or other for one, other in zip(alone, together, strict=True)):
                 continue
             row, size = np.abs(self.subject.exact_row(output)), self.subject.sizes[coordinate]

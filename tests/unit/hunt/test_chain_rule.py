@@ -78,7 +78,7 @@ def test_differences_that_contradict_the_chain_rule_accuse_nobody(
         table = replace(table, autodiff=factor * table.autodiff, difference=0.999 * table.difference)
         table = table.marked(table.autodiff != 0, Verdict.MISMATCH, Kind.WRONG_VALUE)
         sums = {name: problem.direction[None, :] @ getattr(table, name) for name in ("autodiff", "difference")}
-        return [table, replace(combined(lambda part: part[:1], table), columns=(None,), **sums)]
+        return [table, replace(combined(lambda part: part[:1], table), coordinates=(None,), **sums)]
 
     monkeypatch.setattr(graph_check, "compare_second", missing)
     found = trial.run(graph, (2,)).result.orders[2]

@@ -24,7 +24,7 @@ def table(verdict: list[Verdict], cause: list[str], *, searched: bool = False) -
     blank = np.full((count, 1), 0.1)
     agrees = np.array([[one is AGREE] for one in verdict])
     whole = Comparison.agreeing(agrees * difference, difference, blank / 10, blank)
-    whole = replace(whole, columns=tuple(range(count)), rows=(0,), searched=searched)
+    whole = replace(whole, coordinates=tuple(range(count)), outputs=(0,), searched=searched)
     return replace(whole, verdict=np.array(verdict, WORD)[:, None], cause=np.array(cause, WORD)[:, None])
 
 
@@ -67,7 +67,7 @@ def test_verdict_and_counts() -> None:
 
 def test_probes_quote_their_resolution_by_the_largest_contribution() -> None:
     plain = table([AGREE], [""])
-    probe = replace(plain, columns=(None,), rows=(None,), contribution=np.array([[0.01]]))
+    probe = replace(plain, coordinates=(None,), outputs=(None,), contribution=np.array([[0.01]]))
     assert summarise(1, [probe], SOURCES).relative_resolution == pytest.approx(4 * GRANTED * MARGIN * 10.0)
     assert summarise(1, [plain], SOURCES).relative_resolution == pytest.approx(MARGIN * 0.1)
 
@@ -101,10 +101,10 @@ def test_a_direction_is_named_by_its_elements() -> None:
 def test_second_order_says_what_was_differentiated() -> None:
     wrong = table([MISMATCH], [Kind.WRONG_VALUE])
     way = np.array([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0]])
-    (mixed,) = summarise(2, [replace(wrong, columns=(0,), directions=way)], SOURCES).findings
+    (mixed,) = summarise(2, [replace(wrong, coordinates=(0,), directions=way)], SOURCES).findings
     assert mixed.element == "x[0]"
     assert mixed.reason.endswith("; the other derivative goes along 0.5 x[1]")
-    (twice,) = summarise(2, [replace(wrong, columns=(None,), directions=way)], SOURCES).findings
+    (twice,) = summarise(2, [replace(wrong, coordinates=(None,), directions=way)], SOURCES).findings
     assert twice.element == "the direction 0.5 x[1]"
     assert twice.reason.endswith("; both derivatives go along it")
 
@@ -118,7 +118,7 @@ def test_the_estimate_that_contradicts_the_others_is_named() -> None:
 
 def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them() -> None:
     probes = table([AGREE, INCONCLUSIVE], ["", Reason.ILL_CONDITIONED])
-    probes = replace(probes, columns=(None, None), rows=(None,), behind=30)
+    probes = replace(probes, coordinates=(None, None), outputs=(None,), behind=30)
     wrong = table([MISMATCH], [Kind.WRONG_VALUE], searched=True)
     result = summarise(1, [probes, wrong], SOURCES)
     assert (result.verdict, result.compared, result.inconclusive, result.reasons) == ("mismatch", 30, 0, ())
@@ -135,7 +135,7 @@ def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
     assert result.notes == (
         "with rtol=0.01 and atol=0.002 errors of 1.2e-02 count, and this check sees 1.0e-01 at best; give a larger one",
     )
-    probes = replace(fine, columns=(None, None), rows=(None,), behind=30)
+    probes = replace(fine, coordinates=(None, None), outputs=(None,), behind=30)
     *_, note = summarise(1, [probes], SOURCES, tolerance=Tolerance(rtol=0.01)).notes
     assert note == (
         "with rtol=0.01 smaller errors count than the 1.0e-01 that this check sees at best; give a larger one"

@@ -99,8 +99,8 @@ def test_a_given_tolerance_that_is_finer_than_the_bound_is_inconclusive() -> Non
 
 
 def test_places_stay_with_the_first() -> None:
-    placed = replace(entries(), columns=(3, 4), rows=(None, 1), alone="one")
-    assert confirmed(placed, entries()).columns == (3, 4)
+    placed = replace(entries(), coordinates=(3, 4), outputs=(None, 1), alone="one")
+    assert confirmed(placed, entries()).coordinates == (3, 4)
     turned = combined(np.transpose, placed)
     np.testing.assert_array_equal(turned.difference, [[1.0, 1.0], [3.0, 9.0]])
     assert turned.alone == "one"
