@@ -252,7 +252,7 @@ def test_a_gradient_that_is_a_text(gradient: object) -> None:
 
 @pytest.mark.parametrize("gradient", [lambda x, y: x, lambda: 1.0, tf.function(lambda x, *, y: x)])
 def test_a_gradient_that_does_not_take_what_f_takes(gradient: object) -> None:
-    words = ["gradient takes (", "the 1 input of f", "argument", "takes what f takes"]
+    words = ["gradient takes (", "the 1 input of f", "argument", "a callable with the arguments of f"]
     refused(TypeError, words, tf.sin, 1.0, gradient=gradient)
 
 
@@ -286,9 +286,7 @@ def test_a_function_that_is_not_deterministic() -> None:
     assert result.verdict == "inconclusive"
     assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
     assert "two calls at the same inputs differ by 1" in str(result)
-    assert "besides variables and global random generators, such as a generator object like np.random.default_rng()" in str(
-        result
-    )
+    assert "besides variables and global random generators, such as a generator object like" in str(result)
 
 
 def test_a_result_whose_shape_is_not_the_same_twice() -> None:

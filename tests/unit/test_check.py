@@ -38,7 +38,7 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     text = str(check(lambda x: x * tf.stop_gradient(x), np.array([2.0, 3.0])))
     assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
     assert "wrong value at x[0]: autodiff gives 2, the finite-difference estimate is 4 (error at most " in text
-    assert "2 entries are wrong, this one by the most error bounds" in text
+    assert "2 entries are wrong, this is the worst relative to its error bound" in text
     assert "\n      cause     stop_gradient\n      where     " in text
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
