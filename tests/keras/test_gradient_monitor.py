@@ -471,7 +471,7 @@ def test_warnings_that_are_errors_end_a_training(monkeypatch: pytest.MonkeyPatch
 def test_replicas_are_told() -> None:
     monitor = GradientMonitor()
     monitor.set_model(SimpleNamespace(distribute_strategy=SimpleNamespace(num_replicas_in_sync=2)))
-    with pytest.warns(InconclusiveWarning, match="the model is trained on 2 replicas, and a check sees the gradient"):
+    with pytest.warns(InconclusiveWarning, match="the model is trained on 2 replicas, but a check sees the gradient"):
         monitor.on_train_begin()
     monitor.on_train_batch_begin(0)
     monitor.on_train_batch_end(0)
@@ -480,7 +480,7 @@ def test_replicas_are_told() -> None:
 def test_a_training_that_ends_before_a_check_is_told() -> None:
     model = small()
     model.compile("sgd", "mse")
-    with pytest.warns(InconclusiveWarning, match="the only batches were those that made the weights; build the model"):
+    with pytest.warns(InconclusiveWarning, match="the only batches were those that created the weights; build"):
         model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[GradientMonitor()])
 
 
