@@ -166,7 +166,7 @@ def test_a_derivative_with_respect_to_nothing_is_a_finding() -> None:
 
     result = explain(code)
     assert result.verdict == "mismatch"
-    assert "with respect to nothing: a model has no variables before it is built" in str(result)
+    assert "no sources: a model has no variables before it is built" in str(result)
 
 
 def as_float() -> Any:
