@@ -293,7 +293,7 @@ def _beginning_with(held: Sequence[Any], iterator: Any, count: int, strategy: An
 
 def _difference(found: SpotCheck) -> str:
     size, noticed = f"{found.error:.1e}", f"{found.resolution:.1e}"
-    return f"differs from the differences of the loss by {size}; an error of {noticed} would have been noticed"
+    return f"differs from finite differences of the loss by {size}; an error of {noticed} would have been noticed"
 
 
 def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:

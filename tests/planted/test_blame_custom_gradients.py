@@ -276,8 +276,8 @@ def test_in_what_is_recomputed() -> None:
     diagnosis = diagnosis_of(check(tf.recompute_grad(block), [0.5, 1.0]))
     assert diagnosis.evidence.startswith("what tf.recompute_grad recomputes in the backward pass gives the derivative ")
     assert re.fullmatch(
-        r"call block at test_blame_custom_gradients.py:\d+ without tf.recompute_grad: then the operation of it that is "
-        "wrong is named",
+        r"call block at test_blame_custom_gradients.py:\d+ without tf.recompute_grad to see which of its operations "
+        "is wrong",
         diagnosis.remedy,
     )
     assert_blamed(diagnosis_of(check(block, [0.5, 1.0])), gated)
