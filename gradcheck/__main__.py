@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(options, str(error))
     except (Exception, SystemExit) as error:  # Python's own exit code 1 would mean that something is wrong
         traceback.print_exc()
-        return _failed(options, f"{type(error).__name__}: {error}; that was not expected, and nothing can be said")
+        return _failed(options, f"{type(error).__name__}: {error}; unexpected internal error, no result")
     finally:
         sys.path[:] = path
     _print(output.json if options.json else output.text)

@@ -31,7 +31,7 @@ COMPILED = ("__forward_", "__inference_")
 """Prefixes of the names of functions that TensorFlow compiles."""
 OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
 """Parts of the names of functions that do not belong to a saved model's own computation."""
-WITHOUT_LINE = "in no line of the code that was given"
+WITHOUT_LINE = "not in the given code"
 
 
 def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
@@ -177,13 +177,13 @@ def _of_code(record: CodeRecord, needed: Sequence[RecordedOperation]) -> Iterato
         if one.name.startswith(COMPILED):
             yield f"what the compiled function {one.name} does, {one.place}"
     if read:
-        yield f"what NumPy or Python computes of the tensors that it reads: {'; '.join(read)}"
+        yield f"what NumPy or Python computes from the tensors that it reads: {'; '.join(read)}"
     entered = sorted({str(one.place) for one in needed if _from_numpy(one)} - set(read))
     if entered:
-        yield f"whether arrays of NumPy are computed of tensors, which cuts the gradient: {'; '.join(entered)}"
+        yield f"whether NumPy arrays are computed from tensors, which cuts the gradient: {'; '.join(entered)}"
     brought = sorted({f"{one.name} ({one.place})" for one in own if not one.name.startswith(COMPILED)})
     if brought:
-        yield f"whether gradients are right that code brings along: {', '.join(brought)}; gradcheck.check compares"
+        yield f"whether the custom gradients of the code are right: {', '.join(brought)}; use gradcheck.check"
     if rest:
         yield f"{rest} operations that no derivative depends on, such as those of an optimizer"
 
@@ -201,7 +201,7 @@ def _of_functions(inner: FunctionKernels) -> Iterator[str]:
     if python:
         yield f"what Python does in {', '.join(sorted(python))}"
     if inner.custom:
-        yield f"whether gradients are right that a graph brings along: {', '.join(sorted(inner.custom)[:8])}"
+        yield f"whether the custom gradients of a graph are right: {', '.join(sorted(inner.custom)[:8])}"
 
 
 def _of_records(seen: Set[str]) -> Iterator[str]:
@@ -210,9 +210,7 @@ def _of_records(seen: Set[str]) -> Iterator[str]:
     plain = [one for one in records if one.signature.taken == PLAIN and not one.kernels]
     composed = sum(not any(names(region.op) & seen for region in one.regions) for one in plain)
     modes = sum(one.signature.taken != PLAIN for one in records)
-    what = (
-        "that neither a kernel nor a call tells" if seen else "of functions made of several kernels, such as tf.norm,"
-    )
+    what = "that no kernel and no call identifies" if seen else "of functions made of several kernels, such as tf.norm,"
     yield (
         f"{composed} known defects {what} and {modes} of other modes (forward, tf.function, XLA, "
         "pfor, float16): python -m gradcheck known list"

@@ -52,14 +52,14 @@ from gradcheck.verdict.summary import broken, summarise, undecided
 from gradcheck.verdict.tables import Tolerance
 
 NOT_LOOKED_FOR = (
-    "The cause was not looked for, as Hypothesis was trying out examples; "
-    "this one alone, as in @example(...), is told with its cause."
+    "The cause was not looked for while Hypothesis was trying examples. "
+    "Run this example alone, with @example(...), to see the cause."
 )
 MOVED, SAID = 2.0**-8, 200
 """Offset, absolute and relative, at which f is probed for exceptions; characters of a message that are shown."""
-CONSTRAINED = "for a constraint such as a sum of 1 use gradcheck.simplex, and the like for others"
-ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
-EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
+CONSTRAINED = "for constrained inputs use gradcheck.simplex (a sum of 1), gradcheck.symmetric, …"
+ASSIGNED = "f assigns {} itself: TensorFlow's gradient is that of the assigned value, and stops at the assignment"
+EMPTY = "the inputs or the outputs have no elements: there is nothing to compare, which agrees trivially"
 
 
 def check(
@@ -120,7 +120,7 @@ def result_of(
     if order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
-            "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
+            "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
     orders = range(1, order + 1)
     with ExitStack() as stack:
@@ -244,7 +244,7 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
             problem.value(moved)
         except Exception as error:  # from f; the note quotes it
             said = str(error).split("\n")[0][:SAID]
-            note = f"f raised {type(error).__name__} at inputs beside the ones given: {said}; {CONSTRAINED}"
+            note = f"f raised {type(error).__name__} at inputs near the given ones: {said}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
     return result
 

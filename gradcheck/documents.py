@@ -118,7 +118,7 @@ def convert(data: Any, kind: type[T]) -> T:
         raise _refusal(error, data, kind) from None
     except UnicodeEncodeError as error:
         _limit(data, "$")  # raises with the place
-        raise DocumentError("$", error.object, "a text without halves of characters") from None
+        raise DocumentError("$", error.object, "valid Unicode (no lone surrogates)") from None
     except RecursionError:
         raise DocumentError("$", Description("deep nesting"), f"at most {MAX_DEPTH} levels") from None
     _limit(data, "$")
@@ -172,7 +172,7 @@ def _limit(data: Any, place: str, depth: int = 0) -> None:
         if len(data) > MAX_WORDS:
             raise DocumentError(place, Description(f"a text of {len(data)} characters"), f"at most {MAX_WORDS}")
         if not data.isascii() and any("\ud800" <= letter <= "\udfff" for letter in data):
-            raise DocumentError(place, data, "a text without halves of characters")
+            raise DocumentError(place, data, "valid Unicode (no lone surrogates)")
     elif isinstance(data, (dict, list)):
         if len(data) > MAX_ITEMS or depth > MAX_DEPTH:
             limit = f"at most {MAX_ITEMS} items, nested at most {MAX_DEPTH} deep"

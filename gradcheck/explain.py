@@ -30,8 +30,8 @@ from gradcheck.verdict.probes import PROBES
 EAGER_MODE = "eager execution"
 """The words in TensorFlow's messages about calls that work only in a graph."""
 GRAPH_ALONE = (
-    "explain runs every tf.function eagerly, to see its lines, so that what works in a graph alone, such as "
-    "tf.gradients or the name of a tensor, raises: use a tf.GradientTape, and no names"
+    "explain runs every tf.function eagerly, to see its lines; graph-only calls, such as tf.gradients or the name of a "
+    "tensor, fail there: use a tf.GradientTape, and no names of tensors"
 )
 
 
@@ -124,8 +124,8 @@ def _recorded(
     record = recorded(f, as_tensors(inputs, parameters))
     if record.replicas:
         raise ValueError(
-            f"f runs on replicas ({record.replicas}), each in a thread of its own, which explain does not see; give it "
-            "the function that one replica runs, the one handed to strategy.run, with the inputs of that replica"
+            f"f runs on replicas ({record.replicas}), each in its own thread, which explain does not see; pass the "
+            "function that is passed to strategy.run, with the inputs of one replica"
         )
     if record.derivatives:
         _refuse_earlier_tapes(record)
@@ -145,8 +145,8 @@ def _refuse_earlier_tapes(record: CodeRecord) -> None:
     for call in record.derivatives:
         if call.tape not in opened:
             raise ValueError(
-                f"the tape that {quoted(call.line)} asks was opened before f ran, and explain moves what f computes: "
-                "put the tape and the loss into f"
+                f"the tape that {quoted(call.line)} uses was opened before f ran, but explain perturbs only what f "
+                "computes: open the tape and compute the loss inside f"
             )
 
 
@@ -177,9 +177,9 @@ def _refuse_constrained(named: Iterable[tuple[str, Any]]) -> None:
     for name, given in named:
         if isinstance(given, Constrained):
             raise TypeError(
-                f"{name} has a constraint ({type(given.constraint).__name__}), which explain does not keep; a plain "
-                "tensor or variable was expected: give its value alone, or use gradcheck.check, which moves it inside "
-                "its set and tells the causes as well"
+                f"{name} has a constraint ({type(given.constraint).__name__}), which explain does not support; a "
+                "plain tensor or variable was expected: pass its value, or use gradcheck.check, which keeps the "
+                "constraint and names causes, too"
             )
 
 
@@ -193,7 +193,7 @@ def _listed(variables: Any) -> list[Any]:
         if variable_of(item) is None:
             raise TypeError(
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
-                "(tensors go in as inputs: gradcheck.explain(f, tensor))"
+                "(pass tensors as inputs: gradcheck.explain(f, tensor))"
             )
     return [variable_of(item) for item in given]
 
@@ -220,7 +220,7 @@ def _differentiated(
     if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
         kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
         raise TypeError(
-            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
+            f"f takes no derivative and returned {kinds or 'nothing'}, not a floating tensor; return the tensor to "
             "differentiate (not its .numpy()), or call tape.gradient inside f"
         )
 

@@ -32,7 +32,7 @@ from gradcheck.verdict.failure import (
 )
 
 ACTIONS = ("warn", "raise")
-USE_OR_FREEZE = "What to do: compute what depends on it inside of the step, or set its trainable to False."
+USE_OR_FREEZE = "What to do: compute everything that depends on it inside the step, or set its trainable to False."
 ERROR, RESOLUTION = "gradient_error", "gradient_resolution"
 """The names of the largest error and the resolution of an epoch's spot checks in the logs."""
 
@@ -115,8 +115,8 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
                 self._steps = [WatchedStep(self.model.train_step, traced=traced) for traced in ways]
             else:
                 self._doubts.append(
-                    f"the model is trained on {replicas} replicas, and a check sees the gradient of one: train it on "
-                    "one device for a while"
+                    f"the model is trained on {replicas} replicas, but a check sees the gradient of only one: train it "
+                    "on one device for a while"
                 )
         self._warn()
 
@@ -139,7 +139,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._put_back():
             self._failed = True
-            self._doubts.append("the training does not call model.train_function, by which the monitor gets a batch")
+            self._doubts.append("the training does not call model.train_function, where the monitor gets a batch")
             self._count()
         self._batches += self._taking
         self._stepped = True
@@ -148,7 +148,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         self._put_back()
         if self._waits:
             self._doubts.append(
-                "the only batches were those that made the weights; build the model before it is fitted"
+                "the only batches were those that created the weights; build the model before calling fit"
             )
             self._warn()
 
@@ -229,8 +229,8 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
             self._doubted = True
             warnings.warn(
                 f"GradientMonitor could not compare the gradient at batch {self._batches} of the training: "
-                f"{'; '.join(dict.fromkeys(doubts))}. The training goes on, with NaN in its logs where nothing was "
-                f"compared; each {self.every} batches the monitor tries again, until {ATTEMPTS} checks in a row fail",
+                f"{'; '.join(dict.fromkeys(doubts))}. The training continues, with NaN in its logs where nothing was "
+                f"compared; the monitor tries again every {self.every} batches, until {ATTEMPTS} checks in a row fail",
                 InconclusiveWarning,
                 stacklevel=2,
             )
@@ -293,7 +293,7 @@ def _beginning_with(held: Sequence[Any], iterator: Any, count: int, strategy: An
 
 def _difference(found: SpotCheck) -> str:
     size, noticed = f"{found.error:.1e}", f"{found.resolution:.1e}"
-    return f"differs from the loss by {size}, where an error of {noticed} would have been noticed"
+    return f"differs from finite differences of the loss by {size}; an error of {noticed} would have been noticed"
 
 
 def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:
@@ -301,13 +301,13 @@ def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:
     lines = ["is not finite"]
     if numbers := _endless_numbers(data):
         lines.append(
-            f"NaN or infinity stands in the batch that train_step is given: {', '.join(numbers)}; leave such rows out "
-            "of the data, or replace these numbers"
+            f"the batch contains NaN or infinity: {', '.join(numbers)}; leave such rows out of the data, or replace "
+            "these numbers"
         )
     if spoilt := not_finite(weights):
         lines.append(
-            f"{spoilt}, from an earlier update, or as they were loaded: begin again from finite weights, with "
-            "GradientMonitor(every=1), which tells the first batch whose gradient is not finite"
+            f"{spoilt}, from an earlier update or as loaded: start again from finite weights, with "
+            "GradientMonitor(every=1) to find the first batch with a non-finite gradient"
         )
     if not (known or numbers or spoilt):
         lines.append(

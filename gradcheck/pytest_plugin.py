@@ -36,11 +36,11 @@ PROPERTIES = Path("tests", "properties")
 FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
 OPTIONS = (
     ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
-    ("ops", "NAMES", str, None, "operations to hunt in: names or globs, with commas; @gradcheck.operation's, too"),
+    ("ops", "NAMES", str, None, "operations to hunt in: comma-separated names or globs, also of your own operations"),
     ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
-    ("minutes", "M", float, None, "hunt for so many minutes; tests that were not reached come first the next time"),
+    ("minutes", "M", float, None, "minutes to hunt; tests that were not reached come first the next time"),
     ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
-    ("shrinking", "SECONDS", float, 60.0, "stop shrinking so long after a test's first failure (default: 60)"),
+    ("shrinking", "SECONDS", float, 60.0, "seconds of shrinking after a test's first failure (default: 60)"),
 )
 
 

@@ -86,7 +86,7 @@ def spot_check(
     except ValueError:
         if not (endless := not_finite(listed)):
             raise
-        note = f"{endless}, so that there is nothing to compare; begin again from finite values"
+        note = f"{endless}, so that there is nothing to compare; start again from finite values"
         return nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
     found = walk.along(directions).noted(walk.named, partial(recorded, walk.own))
     if found.verdict == Verdict.MISMATCH:
@@ -134,8 +134,8 @@ class SpotWalk:
         for name, variable in zip(self.names, self.variables, strict=True):
             if variable.dtype.is_complex:
                 raise TypeError(
-                    f"{name} has the dtype {variable.dtype.name}; real variables were expected, which move along a few "
-                    "lines: use gradcheck.check(loss, variables=[...]), which takes complex ones, too"
+                    f"{name} has the dtype {variable.dtype.name}; real variables were expected: for complex ones use "
+                    "gradcheck.check(loss, variables=[...])"
                 )
 
     def along(self, directions: int = 2) -> SpotCheck:
@@ -184,8 +184,8 @@ class SpotWalk:
         """The concatenated gradients, zeros for None, (n,) in float64."""
         if len(given) != len(self.variables):
             raise ValueError(
-                f"gradient returned {len(given)} for {len(self.variables)} variables; one for each was expected, "
-                "None included"
+                f"gradient returned {len(given)} values for {len(self.variables)} variables; expected one for each, "
+                "which may be None"
             )
         rows = []
         for name, variable, one in zip(self.names, self.variables, given, strict=True):
@@ -214,11 +214,11 @@ class SpotWalk:
         bad = int(np.sum(~np.isfinite(gradient)))
         spoilt = not_finite(self.variables)
         where = spoilt or (
-            "look for NaN in the batch; gradcheck.explain(loss, variables=variables) names an operation that makes it"
+            "look for NaN in the batch; gradcheck.explain(loss, variables=variables) names an operation that causes it"
         )
         note = (
-            f"the loss is {loss}, and {bad or 'none'} of the {gradient.size} entries of its gradient are not finite, "
-            f"so that there is nothing to compare; {where}"
+            f"the loss is {loss}, and {bad or 'none'} of the {gradient.size} entries of its gradient are NaN or "
+            f"infinite, so that there is nothing to compare; {where}"
         )
         return nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not (bad or spoilt))
 

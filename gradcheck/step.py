@@ -27,7 +27,7 @@ def _number(learning_rate: Any) -> float | None:
         return float(learning_rate)
     kind = type(learning_rate).__name__
     raise TypeError(
-        f"learning_rate is of type {kind}, a number was expected: the one by which the step multiplies its gradients, "
+        f"learning_rate is of type {kind}, a number was expected: the factor of the gradients in the step's update, "
         "such as learning_rate=0.1"
     )
 
@@ -76,7 +76,7 @@ def assert_step(
     if not callable(step):
         raise TypeError(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
-            "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
+            "step(batch), which returns (loss, gradients) or passes the gradients to an optimizer"
         )
     rate = _number(learning_rate)
     session = session_of(session)

@@ -294,10 +294,10 @@ def _interval(given: Any, dtype: str, what: str) -> Interval:
     if interval is None:
         raise _refused(what, given, DOMAIN_EXPECTED)
     if isinstance(given, range) and dtype not in WHOLE_ENDS:
-        raise _refused(what, given, f"bounds for {dtype}, such as ({given.start - 1}, {given.stop}), which lie outside")
+        raise _refused(what, given, f"exclusive bounds for {dtype}, such as ({given.start - 1}, {given.stop})")
     low, high = ends(interval, PARTS.get(dtype, dtype))
     if low > high:
-        raise _refused(what, given, f"bounds between which there is a number of {dtype}; they themselves lie outside")
+        raise _refused(what, given, f"exclusive bounds with a number of {dtype} between them")
     return interval
 
 

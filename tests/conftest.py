@@ -26,7 +26,7 @@ profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --exhaustive."""
-    text = "of the tests that the test command takes a share of, or none, run all: .ci/exhaustive"
+    text = "also run the tests that are sampled or skipped by default (.ci/exhaustive)"
     parser.addoption("--exhaustive", action="store_true", help=text)
 
 

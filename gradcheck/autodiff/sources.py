@@ -263,7 +263,7 @@ def _tensor(name: str, leaf: Any) -> Any:
 def _no_tensor(name: str, leaf: Any) -> str:
     """The error message for an input that is no tensor, with its remedy."""
     if isinstance(leaf, (np.ndarray, np.generic)):
-        return f"{name} has dtype {leaf.dtype}, of which TensorFlow has no tensors; give {name}.astype('float64')"
+        return f"{name} has dtype {leaf.dtype}, which TensorFlow does not support; give {name}.astype('float64')"
     for kind, values, rebuilt in SPARSE:
         if isinstance(leaf, kind):
             whole = rebuilt.format(name)
@@ -271,7 +271,7 @@ def _no_tensor(name: str, leaf: Any) -> str:
                 f"{name} is of type {kind.__name__}, not a dense tensor; give {name}.{values} to lambda v: f({whole})"
             )
     kinds = "numbers, NumPy arrays, tensors, variables, or lists and dicts of them"
-    return f"{name} is of type {type(leaf).__name__}, which is no tensor; give {kinds}"
+    return f"{name} is of type {type(leaf).__name__}, which is not a tensor; give {kinds}"
 
 
 def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
@@ -285,7 +285,7 @@ def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
         if variable is None:
             raise TypeError(
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
-                "(tensors go in as inputs: gradcheck.check(f, tensor))"
+                "(pass tensors as inputs: gradcheck.check(f, tensor))"
             )
         name = f"variables[{position}] ({getattr(item, 'path', None) or item.name})"
         if not _has_derivatives(variable):

@@ -60,7 +60,7 @@ class Blame:
     left: tuple[RecordedOperation, ...] = ()
 
 
-TOGETHER = ": the fault lies in how they are put together"
+TOGETHER = ": the error is in their composition"
 NOTHING = Blame(None, 0)
 """The result if nothing could be compared."""
 
@@ -183,8 +183,8 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
     again = None if call is None else _run_again(call.func)
     if again is not None:
         second = "differentiated again, " if one.order == 2 else ""
-        evidence = f"{second}what tf.recompute_grad{at(operation.line)} runs again on the way back gives {numbers}"
-        remedy = f"call {again} without tf.recompute_grad: then the operation of it that is wrong is named"
+        evidence = f"{second}what tf.recompute_grad{at(operation.line)} recomputes in the backward pass gives {numbers}"
+        remedy = f"call {again} without tf.recompute_grad to see which of its operations is wrong"
         return Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
     product = "the vector-Jacobian product of " if one.order == 2 else ""
     evidence = f"{product}{described(operation)}, taken alone with the cotangent that reached it, gives {numbers}"
@@ -235,7 +235,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
         return Diagnosis(
             Cause.NOT_COMPARED,
             evidence,
-            f"check it by itself, at the arguments that it has here: {names}",
+            f"check it by itself, at the arguments it has here: {names}",
             found.unclear[0].place,
             wrong.lost.size,
         )
@@ -259,8 +259,8 @@ def ended(found: Blame, lost: float | None = None) -> Diagnosis:
     """Diagnose a search that ran out of time before an operation was found wrong, or all correct."""
     nearest = described(found.left[0])
     remedy = (
-        f"check a part of the code by itself, whose result is that of {nearest}: the operations from there back to the "
-        "inputs were not looked at, and those behind it were"
+        f"check the part of the code that ends with {nearest} by itself: the operations from there back to the inputs "
+        "were not looked at, those after it were"
     )
     evidence = f"{looked_at_text(found)}, none of these is wrong by itself"
     return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.left[0].place, lost)

@@ -91,10 +91,10 @@ class CallProblem(Problem):
             if not tf.inside_function():
                 moves = [(one, delta) for one, delta in moves if np.any(as_array(delta) != 0)]
             elif any(one.moved_by_operations for one in self.taken):
-                raise UntraceableError("operations are observed when they run eagerly alone")
+                raise UntraceableError("operations can be observed only when they run eagerly")
             replay = replayed(self.record, self.call, moves)
             if replay.target is None:
-                raise UntraceableError("the code did not come to the call") from replay.error
+                raise UntraceableError("the code did not reach the call") from replay.error
             return [tf.convert_to_tensor(target) for target in replay.target]
 
         return Mapped(targets, self.roundoff)

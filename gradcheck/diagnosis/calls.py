@@ -34,15 +34,12 @@ SHOWN = 12
 """Gradients of up to this many elements are printed as numbers."""
 COARSE = 0.01
 """Correct gradients with a coarser relative resolution get a note."""
-NO_SOURCES = (
-    "the derivative was asked for with respect to nothing: a model has no variables before it is built, and none that "
-    "are trainable where all of it is frozen"
-)
-TARGET = "what is differentiated is NaN or infinite"
+NO_SOURCES = "no sources: a model has no variables before it is built, and no trainable ones if it is frozen"
+TARGET = "the target is NaN or infinite"
 TRACED = "the code with its tf.function traced"
 KEPT = (
-    " when the code runs eagerly; a tf.function keeps Python numbers, attributes and what NumPy draws as they were "
-    "when it was traced: pass them as tensors, or hold them in variables"
+    " when the code runs eagerly; a tf.function freezes Python numbers, attributes and NumPy random numbers at "
+    "tracing: pass them as tensors, or hold them in variables"
 )
 
 Results = tuple[Any, ...]
@@ -212,7 +209,7 @@ def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tupl
         elif disagreement is None:
             pairs = zip(call.targets, targets, strict=False)
             eager, traced = next((pair for pair in pairs if not _same(*pair)), (None, None))
-            text = f"what {quoted(call.line)} differentiates is {_shown(eager)}{KEPT}"
+            text = f"the target of {quoted(call.line)} is {_shown(eager)}{KEPT}"
             disagreement = _failed(Kind.MODES, TRACED, _shown(traced), text)
     return found, disagreement
 

@@ -37,13 +37,9 @@ from gradcheck.typing import Array
 Tensors = list[Any]
 
 
-UNSEEN = (
-    "; f either does something that no tape records, or changes within less than the finest step, or by less than its "
-    "own rounding, which no difference shows"
-)
+UNSEEN = "; f may do something that no tape records, or change below the finest step or its own rounding"
 LOOK = (
-    "look for what f does besides its operations; if there is nothing, autodiff is probably right, and rtol= says "
-    "which errors matter"
+    "look for side effects in f; if there are none, autodiff is probably correct: set rtol= to say which errors matter"
 )
 """For a tape of `check`, which changes nothing between operations that are correct by themselves."""
 
@@ -291,22 +287,22 @@ def not_linear(
     culprit = next((event for event in record.operations if _forgets(event)), None)
     given = (
         f"for an upstream gradient of 1 it is {one:.6g}, and {other:.6g} for one of {UPSTREAM:g}, which the check "
-        f"takes and divides by {UPSTREAM:g}"
+        f"passes, dividing the result by {UPSTREAM:g}"
     )
     remedy = "multiply by the upstream gradient"
     if culprit is None or culprit.custom_gradient is None:
         return Diagnosis(
-            Cause.CUSTOM_GRADIENT, f"{given}; it is no multiple of it", f"{remedy}, and use it in no other way"
+            Cause.CUSTOM_GRADIENT, f"{given}; it is not proportional to it", f"{remedy}, and use it only as a factor"
         )
     name, defined = culprit.custom_gradient.func.__name__, definition_of(culprit.custom_gradient.func)
     evidence = (
-        f"{given}: the gradient of the function {name} under tf.custom_gradient{at(culprit.line)} is no multiple of "
-        "the upstream gradient that it is given"
+        f"{given}: the gradient of the function {name} under tf.custom_gradient{at(culprit.line)} is not "
+        "proportional to the upstream gradient that it is given"
     )
     return Diagnosis(
         Cause.CUSTOM_GRADIENT,
         evidence,
-        f"{remedy} in the gradient that {name}{at(defined)} returns, and use it in no other way",
+        f"{remedy} in the gradient that {name}{at(defined)} returns, and use it only as a factor",
         place_of(defined, name),
     )
 

@@ -57,7 +57,7 @@ STEP = 2.0**-10
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """Types that Python and NumPy compute, where a tensor is needed."""
-STEPWISE = "small moves of it do not move the target, larger ones do"
+STEPWISE = "small perturbations do not change the target, larger ones do"
 
 
 def diagnose(
@@ -220,7 +220,7 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
         if zeros and _covered(source):
             return "", None, False
         if step is not None:
-            unmoved = f"no move of it that was tried moves the target: {step.name}{at(step.line)} lies between"
+            unmoved = f"no perturbation that was tried changed the target: {step.name}{at(step.line)} lies between"
         elif made_of := _made_of(source):
             unmoved = f"the target does not depend on it{made_of}"
         else:
@@ -234,7 +234,7 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
         cause = diagnose(source, finding, place, moved)
     if cause is None and (zeros or not moved.small):
         seen = moved.small or (zeros and _covered(source))
-        return ("" if seen else f"{zeros}it only decides which way the code goes"), None, False
+        return ("" if seen else f"{zeros}it only controls branches"), None, False
     return "", replace(finding, diagnosis=cause), False
 
 

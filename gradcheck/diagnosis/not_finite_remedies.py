@@ -20,7 +20,7 @@ REMEDIES = {
     ),
     **dict.fromkeys(
         ("Log", "Log1p"),
-        "the slope of a logarithm is infinite where it has its pole: keep its argument away from there, such as "
+        "the slope of a logarithm is infinite at its pole: keep its argument away from there, such as "
         "tf.math.log(tf.maximum(x, 1e-12))",
     ),
     **dict.fromkeys(
@@ -57,7 +57,7 @@ VALUES = {
     "Log1p": "log1p(x) is -infinity at -1 and NaN below: keep x above that, such as "
     "tf.math.log1p(tf.maximum(x, -1 + 1e-6))",
     "Sqrt": "the square root of a negative number is NaN: keep its argument at 0 or above, such as "
-    "tf.sqrt(tf.maximum(x, 1e-12)); rounding may take what cannot be negative below 0",
+    "tf.sqrt(tf.maximum(x, 1e-12)); rounding may take a nonnegative number below 0",
     "Rsqrt": "1 / sqrt(x) is infinite at 0 and NaN below: keep x above 0, such as tf.math.rsqrt(tf.maximum(x, 1e-12))",
     **dict.fromkeys(
         ("Asin", "Acos", "Atanh"),
@@ -66,7 +66,7 @@ VALUES = {
     "Acosh": "acosh(x) is NaN below 1: keep x above that, such as tf.maximum(x, 1.000001)",
     "Mean": "the mean of no elements is NaN: leave it out where there are none, or write "
     "tf.math.divide_no_nan(tf.reduce_sum(x), n)",
-    "Pow": "x**p is NaN where x is negative and p no whole number, and infinite at x = 0 where p is negative: "
+    "Pow": "x**p is NaN where x is negative and p not an integer, and infinite at x = 0 where p is negative: "
     "keep x above 0, such as tf.pow(tf.maximum(x, 1e-12), p)",
 }
 """The remedies in the forward pass, by the names of operations."""
@@ -80,7 +80,7 @@ TOO_LARGE = (
 
 CAME_IN = {
     "data": "leave such rows out of the data, or replace these numbers",
-    "variable": "begin again from finite values; an earlier update, or what was loaded, left it so",
+    "variable": "start again from finite values; it comes from an earlier update, or was loaded so",
     "constant": "write a finite number; a mask takes a large one, such as -1e9",
 }
 """The remedies for NaN or infinity that no operation made, by origin."""
@@ -114,7 +114,7 @@ def _in_line(line: str, remedy: str | None) -> str | None:
 def _instead(operation: RecordedOperation, behind: RecordedOperation | None, value: complex, line: str) -> str | None:
     """The remedy for a logarithm of the result of `behind`, and for the poles of the log-gamma function."""
     if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
-        return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
+        return f"{behind.name} returns {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
     if operation.name == "Lgamma" and value.real <= 0:
         return f"keep the argument of {line} away from the poles at 0, -1, -2, …"
     return None

@@ -94,7 +94,7 @@ class ValueOrigin:
             value = as_array(given)[element].item()
             where = f" at {argument_names(operation)[argument]}{element_text(element)} = {value:.6g}"
         behind = None if argument is None else maker(record, operation.inputs[argument])
-        evidence = f"on the way there, {name} gives {result:.6g}{where}; {count}"
+        evidence = f"in the forward pass, {name} returns {result:.6g}{where}; {count}"
         remedy = remedy_for_value(operation, behind, value, result, self.tensor.dtype.name)
         return Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
 

@@ -170,7 +170,7 @@ def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained 
         f"{wrong.lost.summary}: the function {name} under tf.custom_gradient, called{at(step.line)}, gives no "
         f"gradient for a value that depends on {wrong.source.name} (None, or a tensor that is not among its arguments)"
     )
-    return evidence, f"let the gradient of {name} return one for each of its arguments, and pass it what it uses", None
+    return evidence, f"return a gradient for each argument of {name}, and pass it every tensor that it uses", None
 
 
 def not_differentiable(wrong: WrongGradient, step: RecordedOperation) -> Explained:
@@ -226,7 +226,7 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     inside = own[-1] if own and own[-1] != call.line else None
     kind = "gradient" if operation.custom_gradient is None else "custom gradient"
     evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
-    remedy = _rewrite(line) if operation.custom_gradient is None else f"mend that gradient{at(inside)}"
+    remedy = _rewrite(line) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
     return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name))
 
 
@@ -254,8 +254,8 @@ def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> Re
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
     """Diagnose a tape that is not persistent and was used for a second derivative."""
     earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
-    first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
-    evidence = f"a tape that is not persistent gives one derivative only{first}"
+    first = f", and this one was already used{at(earlier[0].line)}" if earlier else ""
+    evidence = f"a tape that is not persistent gives only one derivative{first}"
     remedy = (
         "ask for all derivatives in one call, open a second tape, or make this one persistent: "
         "tf.GradientTape(persistent=True)"
@@ -283,6 +283,6 @@ def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diag
             off = "" if lost is None else f"; the gradient that was used is off by {abs(lost):.4g}"
             line = operation.line
             evidence = f"the gradient was taken{at(calls[0].line)}, and {operation.name}{at(line)} changed it{off}"
-            remedy = f"compare the gradient from before {quoted(line)}; if the change is meant, nothing is wrong"
+            remedy = f"compare the gradient before {quoted(line)}; if the change is intended, nothing is wrong"
             return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, remedy, operation.place, lost)
     return None

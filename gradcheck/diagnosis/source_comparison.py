@@ -43,10 +43,10 @@ MOST = 32
 """Number of other sources that are compared closely; the rest is reported as too expensive."""
 ONE = np.ones((1, 1))
 ROWS = (
-    "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
-    "where that is not so, use jacobian"
+    "; batch_jacobian assumes that each row of the target depends only on the same row of the source: "
+    "otherwise use jacobian"
 )
-TOO_MANY = "{} more sources whose derivatives do not plainly agree were not looked at by themselves"
+TOO_MANY = "{} more sources, whose derivatives do not plainly agree, were not compared one by one"
 ALONG = "along a direction that moves all of its elements, "
 
 
@@ -230,7 +230,7 @@ def _target(one: CallSource, tensor: Any) -> Any:
     """The targets of the call, weighted and summed, with the source at a tensor."""
     replay = replayed(one.record, one.call, [(one, tensor - one.value)])
     if replay.target is None:
-        raise UntraceableError("the code did not come to the call") from replay.error
+        raise UntraceableError("the code did not reach the call") from replay.error
     weights: Sequence[Any] = one.call.weights or [None] * len(replay.target)
     pairs = zip(replay.target, weights, strict=True)
     return tf.add_n([tf.reduce_sum(part if weight is None else weight * part) for part, weight in pairs])

@@ -92,11 +92,11 @@ def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Explained | No
     if resets and watches:
         why = f"the tape was reset{at(resets[-1].line)} and forgot what it watched"
     elif watches:
-        why = f"the tape was told to watch it only{at(watches[0].line)}, after it had been used"
+        why = f"tape.watch was called only{at(watches[0].line)}, after it had been used"
     elif wrong.source.variable is not None:
-        why = f"the tape ({wrong.opening}) was opened with watch_accessed_variables=False and not told to watch it"
+        why = f"the tape ({wrong.opening}) has watch_accessed_variables=False, and tape.watch was not called for it"
     else:
-        why = "it is a tensor, and tapes watch tensors only when they are told to"
+        why = "it is a tensor, and tapes watch tensors only after tape.watch"
     evidence = (
         f"{wrong.lost.summary}: the tape did not follow {wrong.source.name} when {use.name} used it{at(use.line)}; "
         f"{why}{wrong.lost.remedied}"

@@ -28,8 +28,8 @@ LOOKED_AT = 32
 """The number of tensors from before, those of the source's shape first, that are searched for the source."""
 UNCONNECTED = "{} is unconnected: its gradient is None, and {}"
 USE_OR_IGNORE = (
-    "What to do: compute what depends on it inside of the code, list the variable that counts instead, or pass "
-    'unconnected="ignore".'
+    "What to do: compute everything that depends on it inside the code, list the variable that is actually used, or "
+    'pass unconnected="ignore".'
 )
 KEPT = "something is kept between calls"
 

@@ -33,7 +33,8 @@ class GradientRun(Document, frozen=True, tag_field="format", tag="gradcheck grad
         runs = list(runs)
         releases = sorted({run.tensorflow for run in runs})
         if len(releases) != 1:
-            raise ValueError(f"runs of TensorFlow {' and '.join(releases) or 'of no release'}; expected those of one")
+            given = " and ".join(releases) or "of no release"
+            raise ValueError(f"runs of TensorFlow {given}; expected exactly one release")
         arcs: dict[str, set[tuple[int, int]]] = defaultdict(set)
         for run in runs:
             for place, pairs in run.arcs.items():

@@ -99,7 +99,7 @@ def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) ->
         return result, tables
     nodes = dict(problem.graph.positions())
     names = ", ".join(dict.fromkeys(nodes[place].op for place in blurred))
-    note = f"the arguments of {names} lie as near to a kink or leap as they have lost digits"
+    note = f"the arguments of {names} are closer to a kink or jump than their rounding error"
     return undecided(order, Reason.ILL_CONDITIONED, note), ()
 
 

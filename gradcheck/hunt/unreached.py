@@ -17,7 +17,7 @@ from gradcheck.hunt.census import rows_of
 from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, syntax_of
 
 RAISES = "an exception is raised"
-DEAD = "for programs of before a day that has passed"
+DEAD = "compatibility code for programs from before a date that has passed"
 WHOLE = "*"
 """Stands for all lines of a function, in the table."""
 

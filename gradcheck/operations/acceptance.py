@@ -16,7 +16,7 @@ from gradcheck.operations.drawn_arguments import drawn_arguments
 from gradcheck.operations.registry import OperationError, Registration
 from gradcheck.typing import Array
 
-OTHER_TYPES = "what takes only float32, or complex numbers, is registered with dtype='float32' or dtype='complex128'"
+OTHER_TYPES = "register a function of float32 or complex numbers only with dtype='float32' or dtype='complex128'"
 NEAR = 1e-9
 """Relative and absolute tolerance: kernels may round differently by a few ulps in a batch and alone."""
 
@@ -30,7 +30,8 @@ def accept(made: Registration) -> None:
     """
     cases = [TriedCase(made, arguments, attributes) for arguments, attributes in drawn_arguments(made.spec)]
     if not cases:
-        raise OperationError(f"gradcheck.operation {made.spec.name!r}: shapes have no elements; expected one with some")
+        expected = "all shapes are empty; expected at least one with elements"
+        raise OperationError(f"gradcheck.operation {made.spec.name!r}: {expected}")
     for case in cases:
         case.refuse_value()
     if all(case.lost_derivative() for case in cases):
@@ -74,7 +75,7 @@ class TriedCase:
         except Exception as error:
             hint = "" if self.made.spec.rtol else f"; {OTHER_TYPES}"
             raise self.refused(
-                f"raised {without_places(error)}", f"a result; say with shapes= and domain= what it takes{hint}"
+                f"raised {without_places(error)}", f"a result; declare valid inputs with shapes= and domain={hint}"
             ) from error
         if not isinstance(value, (tf.Tensor, tf.Variable)) or value.dtype != self.made.spec.result:
             given = f"a tensor of {value.dtype.name}" if isinstance(value, tf.Tensor) else f"{type(value).__name__}"
@@ -87,14 +88,14 @@ class TriedCase:
         result = self.made.spec.result
         if not isinstance(given, tf.DType) or given.is_complex == tf.as_dtype(result).is_complex:
             narrow = "complex64" if result == "complex128" else "float32"
-            return f"one tensor of {result}, as was declared; what computes in {narrow} has dtype={narrow!r}"
-        return f"one tensor of {result}, as was declared; what gives {given.name} has result={given.name!r}"
+            return f"one tensor of {result}, as declared; declare dtype={narrow!r} if it computes in {narrow}"
+        return f"one tensor of {result}, as declared; declare result={given.name!r} if it returns {given.name}"
 
     def refuse_value(self) -> None:
         """Raises OperationError unless the result is finite, repeatable and, where that was declared, elementwise."""
         value = self.value()
         if not np.all(np.isfinite(value)):
-            raise self.refused(f"gave {_short(value)}", "finite numbers; say where it has them with domain=")
+            raise self.refused(f"gave {_short(value)}", "finite numbers; declare with domain= where it has them")
         again = self.value()
         if not np.array_equal(value, again):
             raise self.refused(
@@ -117,9 +118,9 @@ class TriedCase:
             raise self.refused(f"raised {type(error).__name__} for two of these at once", advice) from error
         near = NEAR + self.made.spec.rtol
         if rows.shape != (2, *value.shape) or not np.allclose(rows, np.stack([value, flipped]), rtol=near, atol=near):
-            raise self.refused("changed where it was one of two rows", advice)
+            raise self.refused("changed when computed in a batch of two", advice)
         if not np.allclose(np.flip(flipped), value, rtol=near, atol=near):
-            raise self.refused("gave other elements where the arguments were reversed", advice)
+            raise self.refused("gave different elements for reversed arguments", advice)
 
     def lost_derivative(self) -> str:
         """Why there is no first derivative here; empty if there is one."""

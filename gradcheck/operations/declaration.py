@@ -173,9 +173,7 @@ class Declaration:
             raise self.refused("shapes", self.shapes, SHAPES_EXPECTED)
         for name in self.attributes:
             if name not in self.parameters and not self._takes_anything:
-                raise self.refused(
-                    "attributes", dict(self.attributes), f"names of parameters, of which {name!r} is none"
-                )
+                raise self.refused("attributes", dict(self.attributes), f"names of parameters; {name!r} is not one")
 
     def refused(self, what: str, given: Any, expected: str) -> OperationError:
         """The error for an argument that does not fit."""
@@ -214,7 +212,7 @@ class Declaration:
         if any(one.kind is one.VAR_POSITIONAL for one in self.parameters.values()):
             entry = self.shapes[0] if self.shapes else ()
             return len(entry) if _is_entry_of_shapes(entry) else 1
-        raise self.refused("function", self.function, "a parameter without a default, for the tensor that it is about")
+        raise self.refused("function", self.function, "a parameter without a default, which takes the tensor")
 
     def types(self, dtype: Any, result: Any) -> DeclaredTypes:
         """The dtypes of the arguments and of the result."""
@@ -304,7 +302,7 @@ class Declaration:
         names = self.arguments or tuple(map(str, range(self.arity)))
         for key in given:
             if key not in names and key not in range(self.arity):
-                raise self.refused(what, given, f"names of arguments, {', '.join(names)}; {key!r} is none")
+                raise self.refused(what, given, f"names of arguments ({', '.join(names)}); {key!r} is not one")
         return [(f"{what}[{name!r}]", given.get(name, given.get(at, default))) for at, name in enumerate(names)]
 
     def _interval(self, given: Any, what: str) -> Interval:
@@ -337,7 +335,7 @@ class Declaration:
     def orders(self, given: Any) -> tuple[int, ...]:
         """The orders of derivatives that it has."""
         if not isinstance(given, (tuple, list)) or tuple(given) not in ((1,), (1, 2), (2,)):
-            raise self.refused("orders", given, "(1, 2), or (1,) for what has no second derivative")
+            raise self.refused("orders", given, "(1, 2), or (1,) if there is no second derivative")
         return tuple(given)
 
     def modes(self, given: Any) -> tuple[Mode, ...]:
@@ -348,7 +346,7 @@ class Declaration:
         for name in names:
             if name not in CLAIMS:
                 raise self.refused(
-                    "modes", given, f"a list of {', '.join(map(repr, CLAIMS))}; {name!r} is none of them"
+                    "modes", given, f"a list of {', '.join(map(repr, CLAIMS))}; {name!r} is not one of them"
                 )
         return tuple(CLAIMS[name] for name in names)
 

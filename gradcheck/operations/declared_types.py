@@ -13,7 +13,7 @@ from gradcheck.operations.language import tf
 SINGLE = 1e-6
 """The relative rounding of a function in float32 or complex64."""
 NAMES = ("float64", "float32", "complex128", "complex64")
-DTYPES = "'float64', 'complex128', or 'float32' and 'complex64' for what computes in nothing else"
+DTYPES = "'float64', 'complex128', or 'float32' and 'complex64' for functions that support no other dtype"
 
 
 def given_dtype(given: Any) -> str | None:

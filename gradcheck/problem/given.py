@@ -168,7 +168,7 @@ def coarser(function: Function, given: Callable[[Tensors], Tensors]) -> str:
         for part, source in pairs
         if part is not None and ROUNDOFF[part.dtype.name] > ROUNDOFF[source.dtype]
     ]
-    advice = "its rounding counts as an error; give it in the precision of the inputs, or rtol="
+    advice = "its rounding counts as an error; compute it in the inputs' dtype, or set rtol="
     return f"gradient= is {', '.join(told)}: {advice}" if told else ""
 
 
@@ -184,7 +184,7 @@ def _refuse_signature(gradient: Callable[..., Any], inputs: tuple[Any, ...]) -> 
         count = len(inputs)
         raise TypeError(
             f"gradient takes {signature}, and cannot be called with the {count} input{'s' * (count != 1)} of f "
-            f"({error}); a callable that takes what f takes was expected"
+            f"({error}); a callable with the arguments of f was expected"
         ) from None
 
 

@@ -79,11 +79,11 @@ def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: Exception
     )
     told = ""
     if any(isinstance(leaf, (float, complex)) for leaf in given) and about_floating_types(error):
-        told = "; numbers and lists of them are handed to f as float64: give tf.constant(x) for float32"
+        told = "; numbers and lists of them are passed to f as float64: for float32 pass tf.constant(x)"
     if any(isinstance(leaf, (int, str)) for leaf in read):
         told += (
-            "; integers, booleans and strings are handed to f as tensors: what has to stay Python's belongs into f, "
-            "as in lambda x: f(x, 'tanh')"
+            "; integers, booleans and strings are passed to f as tensors: to keep a Python value, close over it: "
+            "lambda x: f(x, 'tanh')"
         )
     return told
 

@@ -126,7 +126,7 @@ def _wrapped(original: Callable[..., Any], wrapper: Wrapper) -> Callable[..., An
     return call
 
 
-EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
+EAGERLY = "a tf.function draws different random numbers than eager code; the eager result was compared"
 """The note on how `functions_run_eagerly` changes a function that draws random numbers."""
 
 

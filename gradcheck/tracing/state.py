@@ -208,7 +208,7 @@ class ChangedState:
     @property
     def note(self) -> str:
         """The note on it in a result."""
-        return f"put back before every call, so that all calls began alike: {self}"
+        return f"restored before every call, so that all calls start from the same state: {self}"
 
 
 UNCHANGED = ChangedState()
@@ -282,7 +282,7 @@ def hidden_state(run: Callable[[], Any]) -> str:
             "or use tf.random.Generator or tf.random.stateless_uniform and the like"
         )
     return (
-        "it depends on something that is no variable and no global random generator, such as a generator object like "
+        "it depends on something besides variables and global random generators, such as a generator object like "
         "np.random.default_rng() (draw outside of f, or use np.random or tf.random), the time, a counter or a file"
     )
 

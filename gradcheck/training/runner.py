@@ -117,9 +117,9 @@ class StepRunner:
         loss, again = self.run().loss, self.loss()
         if not alike([loss], [again]):
             raise UnrepeatableStepError(
-                f"the step moves variables before it takes the loss of {self.variables[0].name}, {float(loss):.10g}; "
-                f"run eagerly with these moves held, it gives {float(again):.10g}, so that there is nothing to compare "
-                "with; check each loss in a step of its own, or the other variables alone, by variables="
+                f"the step updates variables before it takes the loss of {self.variables[0].name}, {float(loss):.10g}; "
+                f"run eagerly with these updates held fixed, the loss is {float(again):.10g}, so that there is nothing "
+                "to compare with; check each loss in a separate step, or only the other variables, with variables="
             )
 
     def keep(self, positions: Sequence[int]) -> None:
@@ -324,7 +324,7 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
     if changes:
         return UnrepeatableStepError(
             f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
-            "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
+            "pass that as an input, keep it in a tf.Variable, or change it outside of the step"
         )
     return DifferingRunsError(
         f"two runs of the step from the same state differ (losses {float(first.losses[0]):.10g} and "

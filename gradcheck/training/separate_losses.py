@@ -50,9 +50,9 @@ def own_losses(run: StepRun) -> list[OwnLoss]:
 def notes_on(losses: Sequence[OwnLoss]) -> list[str]:
     """The notes of a result on the losses with which its variables were compared."""
     count = sum(len(own.positions) for own in losses)
-    notes = [f"variables that were compared with the loss that their own tape differentiated: {count}"]
+    notes = [f"{count} {'variable was' if count == 1 else 'variables were'} compared with the loss of their own tape"]
     if held := sum(len(own.positions) for own in losses if own.updates):
-        notes.append(f"variables whose tape was opened after updates, which were held as they are: {held}")
+        notes.append(f"{held} of them with earlier updates held fixed")
     return notes
 
 

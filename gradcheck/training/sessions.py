@@ -175,7 +175,7 @@ class SessionRunner(StepRunner):
             if id(variable) not in places:
                 raise ValueError(
                     f"{getattr(variable, 'name', type(variable).__name__)} has no value in the session; give variables "
-                    "of its graph, and run tf.compat.v1.global_variables_initializer() before"
+                    "of its graph, and run tf.compat.v1.global_variables_initializer() first"
                 )
         if not given:
             raise ValueError("the graph has no trainable variables; give those to check as variables=[...]")
@@ -251,8 +251,8 @@ class SessionRunner(StepRunner):
         run = self._runs[key]
         if run.stateful is not None:
             raise self._guard.refuse(
-                f"the step runs {run.stateful.type} ({run.stateful.name}), whose state lies in the session and cannot "
-                "be put back; run it before, and feed its value"
+                f"the step runs {run.stateful.type} ({run.stateful.name}), whose state is in the session and cannot "
+                "be put back; run it first, and feed its value"
             )
         applications = [one for one in run.applications if one.variable in self._copies]
         extra = [one.tensors for one in applications]

@@ -227,12 +227,12 @@ def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
             if value not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
                 raise UnrepeatableStepError(
                     f"the step uses the open file {name}, whose position cannot be put back; "
-                    "read it before, or write to it after, and check a step that does neither"
+                    "read it before the step, or write to it after it, and check a step that does neither"
                 )
         elif isinstance(value, Iterator):
             raise UnrepeatableStepError(
-                f"the step takes from {name}, an iterator ({type(value).__name__}), which cannot be put back; "
-                "take one batch before and hand it over: assert_step(step, next(iterator))"
+                f"the step reads from {name}, an iterator ({type(value).__name__}), which cannot be put back; "
+                "take one batch first and pass it: assert_step(step, next(iterator))"
             )
 
 
@@ -274,15 +274,15 @@ class SideEffectGuard:
     def _take(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
         if id(iterator) not in self._own:
             raise self.refuse(
-                f"the step takes from a dataset's iterator (of {iterator.element_spec}), which cannot be put back; "
-                "take one batch before and hand it over: assert_step(step, next(iterator))"
+                f"the step reads from a dataset's iterator (of {iterator.element_spec}), which cannot be put back; "
+                "take one batch first and pass it: assert_step(step, next(iterator))"
             )
         return original(iterator, *args, **kwargs)
 
     def _dequeue(self, original: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
         raise self.refuse(
             f"the step uses a queue ({type(queue).__name__}), which cannot be put back; "
-            "take from it before and hand the elements to the step"
+            "dequeue the elements first and pass them to the step"
         )
 
     def _open(self, original: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -319,10 +319,10 @@ class SideEffectGuard:
         inside = tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
         if inside and not isinstance(strategy, tf.distribute.OneDeviceStrategy):
             raise self.refuse(
-                f"the step calls {type(optimizer).__name__} inside of {type(strategy).__name__}.run, where a replica "
-                "has copies of the variables and gradients of its own; check what a replica runs by itself, with a "
-                "model that was made outside of the strategy, or let the step return (loss, gradients), both summed by "
-                "strategy.reduce, and call no optimizer"
+                f"the step calls {type(optimizer).__name__} inside of {type(strategy).__name__}.run, where each "
+                "replica has its own copies of the variables and its own gradients; check what one replica runs, with "
+                "a model that was made outside of the strategy, or let the step return (loss, gradients), both summed "
+                "by strategy.reduce, without an optimizer"
             )
         return original(optimizer, *args, **kwargs)
 

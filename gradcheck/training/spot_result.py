@@ -50,9 +50,9 @@ class SpotCheck(NoTruth):
         order = closer.orders[1]
         if order.verdict == Verdict.AGREE:
             note = (
-                "along a direction the gradient misses the differences of the loss, and the random combinations that "
-                "gradcheck.check compares do not show by which entries: call it with more probes=, or with fewer "
-                "variables at once"
+                "along one direction the gradient disagrees with the differences of the loss, but the random "
+                "combinations that gradcheck.check compares do not show which entries are wrong: call it with more "
+                "probes=, or with fewer variables at once"
             )
             entries = order.compared + order.inconclusive
             doubted = replace(order, verdict=Verdict.INCONCLUSIVE, reasons=(Reason.ILL_CONDITIONED,))

@@ -38,20 +38,20 @@ ASIDE = 2.0**-4
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences are tried for up to MAX_ELEMENTS elements, and used up to the relative error MAX_ERROR."""
 NEAR = 1e-4
-REMEDY = "hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
+REMEDY = "use the tape's gradient unchanged; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
 
 OTHER_LOSS = (
-    "return the loss that the tape differentiates; of several losses, each with variables of its own, return one of "
-    "them first, or a dict of them: (generator_loss, discriminator_loss)"
+    "return the differentiated loss; for several losses with separate variables return one of them first, as in "
+    "(generator_loss, discriminator_loss), or a dict of them"
 )
-NOT_ASKED = "ask the tape for it, or, if it is not to be trained, leave it out: variables=[...] takes those that are"
+NOT_ASKED = "ask the tape for it, or, if it is not to be trained, exclude it: variables=[...] lists those to check"
 
 UNMULTIPLIED = "let the tape differentiate optimizer.scale_loss(loss)"
 NOT_FINITE = "the loss of the step is {loss}, so that there is nothing to compare; {origin}"
 UNSEEN = "look for NaN or infinity in the weights and in the batch"
 OVERFLOW = (
     "the gradients of the loss times {scale} overflow, those of the loss do not: the optimizer skips this step and "
-    "lowers its scale; run steps until it fits, or give the optimizer a smaller initial_scale="
+    "lowers its scale; run steps until the scale fits, or give the optimizer a smaller initial_scale="
 )
 
 
@@ -292,7 +292,7 @@ class StepCheck:
         if whole is not None and whole.nothing:
             return self._as_taken(finding)  # the tape's gradient was used unchanged
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
-        giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"
+        giver = "the optimizer got" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
         change = GradientChange.between(right, run.gradients, error)
         if change is not None and (factor := change.factor):
@@ -311,7 +311,7 @@ class StepCheck:
         if before is None or before.diagnosis is None:  # the change may be our own division by the scale
             return replace(finding, diagnosis=None)
         found = before.diagnosis
-        evidence = f"{found.evidence}; these numbers are of the loss times {scale:g}, which the tape differentiated"
+        evidence = f"{found.evidence}; these numbers are for the loss times {scale:g}, which the tape differentiated"
         lost = None if found.lost is None else found.lost / scale
         return replace(finding, kind=before.kind, diagnosis=replace(found, evidence=evidence, lost=lost))
 
@@ -331,7 +331,7 @@ class StepCheck:
             return None
         name = next((call.name for call in self._run.recording.optimizer_calls if call.scale == scale), "the optimizer")
         evidence = (
-            f"{name} divides gradients by {scale:g}, and those of the tape are of a loss that was not multiplied by it"
+            f"{name} divides gradients by {scale:g}, but the tape differentiated a loss that was not multiplied by it"
         )
         return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, UNMULTIPLIED)
 
@@ -345,15 +345,15 @@ class StepCheck:
         if alike([loss], [run.loss]):
             return diagnosis
         evidence = (
-            f"the tape that was asked for this gradient differentiated another loss, {float(loss):.10g}, than the one "
-            f"that the step returned, {float(run.loss):.10g}"
+            f"the tape of this gradient differentiated another loss, {float(loss):.10g}, than the one that the step "
+            f"returned, {float(run.loss):.10g}"
         )
         return Diagnosis(Cause.COMPOSITION, evidence, OTHER_LOSS)
 
     def _origin_of_factor(self, factor: float) -> str:
         rates = [call.learning_rate for call in self._run.recording.optimizer_calls]
         if any(rate is not None and abs(abs(factor) - rate) <= NEAR * rate for rate in rates):
-            return ", the learning rate, by which the optimizer multiplies, too"
+            return ", the learning rate, which the optimizer applies, too"
         if abs(factor + 1) < NEAR:
             return ": the sign is wrong"
         counts = (of for count, of in self._counts().items() if count > 1 and abs(abs(factor) / count - 1) < NEAR)

@@ -16,7 +16,7 @@ from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording, TapeGradient
 from gradcheck.typing import Array
 
-WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
+WANTED = "return (loss, gradients), one gradient per variable in the order of variables=, or pass them to an optimizer"
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class StepRun:
             return unscaled(found[0].loss, 1.0 if self._forgets_scale(found[0]) else self.scale)
         raise TypeError(
             f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(found)} "
-            f"losses for the variables that are checked, so that it is unclear which is meant; {WANTED}; or check "
-            "those alone whose gradient one tape gives, by variables="
+            f"losses for the variables that are checked, so that it is unclear which one to check; {WANTED}; or "
+            "check only variables whose gradient comes from one tape, with variables="
         )
 
     @cached_property
@@ -150,8 +150,8 @@ class StepRun:
                 if id(variable_of(variable)) in found:
                     where = "in one call" if first[id(variable_of(variable))] is call else "at two values of it"
                     raise UnrepeatableStepError(
-                        f"the step hands gradients for {variable.name} to an optimizer twice, {where}; "
-                        "check a step that does it once, or only the other variables, by variables="
+                        f"the step passes gradients for {variable.name} to an optimizer twice, {where}; "
+                        "check a step that does it once, or only the other variables, with variables="
                     )
                 first[id(variable_of(variable))] = call
                 found[id(variable_of(variable))] = unscaled(gradient, call.scale)

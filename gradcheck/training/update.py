@@ -59,7 +59,7 @@ class VariableMove:
         reason = f"the step moves it by {moved:.10g}; {requirement.format(expected=f'{right:.10g}')}"
         if moved and right:
             ratio = moved / right
-            reason += "; that is the other way" if abs(ratio + 1) < 1e-3 else f"; that is {ratio:.4g} times as much"
+            reason += "; the opposite direction" if abs(ratio + 1) < 1e-3 else f"; that is {ratio:.4g} times as much"
         return Finding(Kind.UPDATE, 1, self.name + part, index, None, moved, right, None, None, reason)
 
 
@@ -106,7 +106,7 @@ def check_manual_update(
     if findings or not rates:
         return findings, []
     if None in rates:
-        note = "the update is no multiple of the gradients (momentum?), so that it was not checked; use an optimizer"
+        note = "the update is not proportional to the gradients (momentum?), and was not checked; use an optimizer"
         return [], [f"{note}, or give learning_rate="]
     listed = " or ".join(f"{rate:.5g}" for rate in sorted({float(f"{rate:.5g}") for rate in rates if rate is not None}))
     return [], [f"each variable moves by -{listed} times its gradient"]

@@ -50,8 +50,10 @@ class WatchedStep:
         except Exception as error:  # whatever the step raises
             return [((), raised(error))]
         if not found:
-            why = "train_step takes no gradient of a loss with respect to variables by a tf.GradientTape at this batch"
-            return [((), f"{why}; if it does at others, another `every` may come to them")]
+            why = (
+                "at this batch train_step takes no gradient of a loss with respect to variables with a tf.GradientTape"
+            )
+            return [((), f"{why}; if it does at other batches, choose an `every` that reaches them")]
         checked: list[CheckedSources] = []
         for number, sources in enumerate(found):
             try:

@@ -124,26 +124,25 @@ REMEDIES = {
     "or give it a gradient with tf.custom_gradient.",
     Kind.SHAPE: "a gradient must have the shape and dtype of its source; in a tf.custom_gradient, reduce over the axes "
     "that were broadcast.",
-    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside of the tape, "
-    "through NumPy or Python numbers, through an integer, or for a variable that was replaced by a tensor.",
+    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside the tape, a step "
+    "through NumPy, Python numbers or integers, or a variable that was replaced by a tensor.",
     Kind.PARTIAL: "put the whole computation of the result inside the tape.",
     Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; look for 0 * inf or 0 / 0 in the "
     "backward pass, such as a tf.where whose unused branch overflows.",
     Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed "
     "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
     Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
-    Kind.UPDATE: "look at the sign and the rate, at how often it is applied, and at what else moves the variable.",
+    Kind.UPDATE: "check the sign, the learning rate, repeated updates, and other assignments to the variable.",
     Kind.MODES: "run the derivative in the one mode that agrees with the estimate.",
 }
 
 ARGUMENT_REMEDIES = REMEDIES | {
-    Kind.RAISES: "gradient= raised this; it is called with what f takes, and has to return the gradient of the sum of "
-    "f's outputs.",
-    Kind.MISSING: "gradient= holds None for this input, which stands for one that f does not change with; give its "
-    "derivative.",
-    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; gradient= holds NaN or infinity.",
+    Kind.RAISES: "gradient= raised this; it is called with the arguments of f, and has to return the gradient of the "
+    "sum of f's outputs.",
+    Kind.MISSING: "gradient= is None for this input, which means that f does not depend on it; give its derivative.",
+    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; gradient= contains NaN or infinity.",
     Kind.WRONG_VALUE: "correct gradient=, which has to be the gradient of the sum of f's outputs, in the "
-    "precision of the inputs.",
+    "dtype of the inputs.",
 }
 """The remedies for a gradient that the caller gave as an argument; at order 2 TensorFlow differentiates it."""
 

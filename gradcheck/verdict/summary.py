@@ -20,7 +20,7 @@ TERMS = 4
 """The number of elements of a direction that are named."""
 
 NONE_GIVEN = Tolerance()
-CONTRADICTING = "of the three estimates {} stands alone"
+CONTRADICTING = "{} disagrees with the other two estimates"
 
 
 def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
@@ -127,24 +127,24 @@ def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
         if seen[place] > worst:
             worst = float(seen[place])
             wanted = float(tolerance.of(table.difference)[place])
-            said = f"errors of {wanted:.1e} count, and this check sees {worst:.1e}"
+            said = f"errors of {wanted:.1e} have to be detected, but this check detects only {worst:.1e} or more"
             if table.behind:  # what counts in a probe is its largest term
-                said = f"smaller errors count than the {worst:.1e} that this check sees"
-    said = said or "errors count that are too small to show beside the others"
-    return f"with {tolerance} {said} at best; give a larger one"
+                said = f"smaller errors than {worst:.1e} have to be detected, but this check detects only that or more"
+    said = said or "some errors that have to be detected are too small to be seen among the other entries"
+    return f"with {tolerance}, {said}; use a larger tolerance"
 
 
 def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
     """The note on the sources whose resolution is too coarse, with a remedy."""
     blurred = [
-        (f"{sight.over:.2g} times its own derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
+        (f"{sight.over:.2g} times the derivative" if np.isfinite(sight.over) else "none") + f" for {source.name}"
         for source, sight in zip(sources, sights, strict=True)
         if sight.coarse or sight.hidden
     ]
     some = ", ".join(blurred[:TERMS]) + (f", and {len(blurred) - TERMS} more" if len(blurred) > TERMS else "")
     return (
-        f"the least error that would be a mismatch is {some}, where a tenth is asked for; float64, fewer inputs or "
-        "variables at once, or more probes= show more"
+        f"the smallest detectable error is {some}, but at most 0.1 times is required; use float64, fewer inputs or "
+        "variables at once, or more probes="
     )
 
 
@@ -209,7 +209,8 @@ def _worst(
     searched, worst = any(table.searched for table in comparisons), []
     for group in groups.values():
         _, finding, coordinate = max(group, key=lambda entry: entry[0])
-        count = f"; {len(group)} entries are wrong, this one by the most error bounds" if len(group) > 1 else ""
+        several = f"; {len(group)} entries are wrong, this is the worst relative to its error bound"
+        count = several if len(group) > 1 else ""
         count = "; found among random probes, at least this entry is wrong" if searched else count
         worst.append((replace(finding, reason=finding.reason + count), coordinate))
     return worst
@@ -221,9 +222,9 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
     other = ""
     if table.directions is not None:
         way = direction_text(sources, table.directions[row])
-        other = f"; the other derivative goes along {way}"
+        other = f"; the other derivative is taken along {way}"
         if table.coordinates[line] is None:
-            source, other = f"the direction {way}", "; both derivatives go along it"
+            source, other = f"the direction {way}", "; both derivatives are taken along it"
     if table.alone is not None:
         other += f"; {CONTRADICTING.format(table.alone)}"
     numbers = table.autodiff, table.difference, table.bound, table.allowed

@@ -63,7 +63,7 @@ def _each_run_is_held_against_the_source_once() -> Iterator[None]:
 def test_a_run_shows_what_it_reached(recorded: Path, call: Callable[..., Any]) -> None:
     said = call("reach", "--read", "--reports", recorded)
     assert said.code == 0
-    judged = re.search(r"differences can judge, at first order +(\d+) of 346", said.out)
+    judged = re.search(r"gradients checkable by differences, at first order +(\d+) of 346", said.out)
     assert judged is not None
     assert 2 <= int(judged[1]) < 346
     assert re.search(r"differentiated again +[1-9]", said.out)

@@ -149,7 +149,7 @@ def test_what_is_seen_too_coarsely_is_told_with_the_number_and_what_helps() -> N
     order = check(f, x, gradient=[2.2 * x]).orders[1]
     assert (order.verdict, order.reasons) == ("inconclusive", (Reason.TOO_COARSE,))
     (note,) = order.notes
-    assert "times its own derivative for x" in note
+    assert "times the derivative for x" in note
     assert "float64" in note
     assert check(f, x, gradient=[2.0 * x]).verdict == "agree"
 

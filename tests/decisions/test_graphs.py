@@ -173,7 +173,7 @@ def test_stairs_that_are_narrower_than_what_their_argument_has_lost_are_no_misma
     )
     first = trial.run(lost, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
-    assert first.notes == ("the arguments of rint lie as near to a kink or leap as they have lost digits",)
+    assert first.notes == ("the arguments of rint are closer to a kink or jump than their rounding error",)
     known = graph([[-3.1, 1.3]], Node.of("square", 0), Node.of("rint", 1))
     with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
         assert trial.run(known, (1,)).result.orders[1].verdict == Verdict.MISMATCH

@@ -64,7 +64,7 @@ def test_it_looks_at_what_the_time_allows_and_says_so(name: str, clock: Callable
     assert 0 < int(looked_at) <= TIMES
     assert int(total) in (16, 17)
     assert "none of these is wrong by itself" in found.evidence
-    assert "whose result is that of Sin" in found.remedy
+    assert "the part of the code that ends with Sin" in found.remedy
     assert found.place is not None
 
 

@@ -140,7 +140,7 @@ def test_a_custom_gradient_that_raises_is_named_with_both_lines(wrapped: Any) ->
     assert finding.diagnosis.place.code == "return tf.cond(x > 0, lambda: unfinished(x), lambda: x)"
     raising = definition_of(unfinished)[1] + 2
     assert finding.diagnosis.evidence.endswith(f"raises NotImplementedError at test_check_diagnosis.py:{raising}")
-    assert finding.diagnosis.remedy == f"mend that gradient at test_check_diagnosis.py:{raising}"
+    assert finding.diagnosis.remedy == f"fix that gradient at test_check_diagnosis.py:{raising}"
 
 
 @pytest.mark.parametrize("wrapped", [lambda f: f, tf.function])
@@ -200,4 +200,4 @@ def test_where_all_operations_are_right_it_does_not_accuse_their_composition() -
     assert diagnosis is not None
     assert diagnosis.cause == Cause.COMPOSITION
     assert diagnosis.evidence.endswith("none is wrong by itself" + check_diagnosis.UNSEEN)
-    assert "autodiff is probably right" in diagnosis.remedy
+    assert "autodiff is probably correct" in diagnosis.remedy

@@ -167,7 +167,7 @@ def test_replicas_are_refused_by_name() -> None:
             loss = tf.reduce_sum((w * shard) ** 2)
         return tape.gradient(loss, w)
 
-    message = r"f runs on replicas \(1 of MirroredStrategy\).*; give it the function that one replica runs"
+    message = r"f runs on replicas \(1 of MirroredStrategy\).*; pass the function that is passed to strategy.run"
 
     def code() -> Any:
         return strategy.run(replica, args=(tf.constant([1.0, 2.0], tf.float64),))

@@ -95,7 +95,7 @@ def stopped() -> Any:
 
 
 NOTHING = "the target does not depend on it, but on y"
-BETWEEN = "no move of it that was tried moves the target: {} at test_flat_steps.py:{} lies between"
+BETWEEN = "no perturbation that was tried changed the target: {} at test_flat_steps.py:{} lies between"
 WITHOUT = {
     "a guard": (guard, BETWEEN.format("IsNan", guard.__code__.co_firstlineno + 1)),
     "an overflow": (overflow, BETWEEN.format("Round", overflow.__code__.co_firstlineno + 1)),

@@ -105,7 +105,7 @@ def test_what_does_not_reach_the_value_is_not_blamed() -> None:
         return tf.reduce_sum(logs + 1.0 / tf.exp(1e3 * x[1])) + tf.reduce_sum(2.0 * parts[1:])
 
     evidence = origin(left_out, [-1.0, 2.0]).evidence
-    assert evidence.startswith("on the way there, tf.sqrt at ")
+    assert evidence.startswith("in the forward pass, tf.sqrt at ")
 
 
 def test_of_several_the_first_is_named() -> None:
@@ -153,7 +153,7 @@ def test_an_input_and_a_variable_that_are_not_finite_are_named() -> None:
 
 
 def test_check_says_it_where_it_refuses_the_point() -> None:
-    with pytest.raises(ValueError, match=r"give other inputs; on the way there, tf\.math\.log at .* at x\[1\] = -1"):
+    with pytest.raises(ValueError, match=r"give other inputs; in the forward pass, tf\.math\.log at .* at x\[1\] = -1"):
         check(lambda x: tf.math.log(x), [1.0, -1.0])
 
 
@@ -169,17 +169,17 @@ def test_steps_name_the_operation_behind_their_loss() -> None:
         return value, [tape.gradient(value, w)]
 
     with pytest.raises(
-        ValueError, match=r"the loss of the step is nan, .*; on the way there, tf\.math\.log at .*:\d+ "
+        ValueError, match=r"the loss of the step is nan, .*; in the forward pass, tf\.math\.log at .*:\d+ "
     ):
         assert_step(step, variables=[w])
     # The remedy of a spot check says that explain names the operation.
     assert "gradcheck.explain(loss, variables=variables) names" in str(spot_check(loss, [w]))
     (source,) = explain(loss, variables=[w]).sources
-    assert source.note == "what is differentiated is NaN or infinite"
+    assert source.note == "the target is NaN or infinite"
     assert source.diagnosis is not None
     assert "tf.math.log at " in source.diagnosis.evidence
     (source,) = explain(step).sources
-    assert "not finite (what is differentiated is NaN or infinite)" in str(source)
+    assert "not finite (the target is NaN or infinite)" in str(source)
 
 
 def test_the_layer_is_named() -> None:

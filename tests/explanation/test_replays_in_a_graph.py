@@ -97,6 +97,6 @@ def test_a_model_in_training(graphs: list[bool]) -> None:
     result = gradcheck.explain(model.train_step, tuple(map(tf.constant, batch)))
     assert result.verdict == "agree"
     assert graphs[0]
-    assert "all calls began alike" in str(result)
+    assert "all calls start from the same state" in str(result)
     for variable, value in zip(held, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)

@@ -101,7 +101,7 @@ def test_a_value_kept_from_tracing_makes_no_gradient_wrong(code: Any, monkeypatc
     assert result.sources[0].right
     (finding,) = result.findings
     assert finding.kind is Kind.MODES
-    assert "a tf.function keeps Python numbers, attributes and what NumPy draws" in finding.reason
+    assert "a tf.function freezes Python numbers, attributes and NumPy random numbers" in finding.reason
     assert "pass them as tensors, or hold them in variables" in finding.reason
 
 

@@ -112,7 +112,7 @@ def test_layers_with_a_state_get_a_verdict_while_it_is_held(make: Callable[[], A
     result = check(lambda x: layer(x, training=True), x)
     assert result.verdict == "agree"
     assert result.orders[1].compared >= 108
-    assert "all calls began alike" in str(result)
+    assert "all calls start from the same state" in str(result)
     for variable, value in zip(layer.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 

@@ -326,4 +326,4 @@ def test_an_infinite_mask_that_becomes_nan_is_told(f: Any, operation: str) -> No
     assert re.search(
         rf"tf\.[\w.]*{operation.lower()}\w*(?: \({operation}\))? at test_blame_not_finite\.py", diagnosis.evidence
     )
-    assert re.search(r"gives nan at \w+\[0\] = -inf", diagnosis.evidence)
+    assert re.search(r"returns nan at \w+\[0\] = -inf", diagnosis.evidence)

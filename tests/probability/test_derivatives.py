@@ -17,7 +17,7 @@ from tests.probability.expected import RAISES, UNDECIDED, WRONG, Wrong
 
 pytestmark = pytest.mark.exhaustive
 
-OTHER = "the other derivative goes along "
+OTHER = "the other derivative is taken along "
 INPUT = re.compile(r"inputs((?:\['\w+'\])+)((?:\[[\d, ]+\])?)")
 
 

@@ -72,7 +72,7 @@ def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
     assert main(["replay", "--json", str(suite.root / "again")]) == 1
     assert {one["name"]: (one["state"], one["message"]) for one in json.loads(capsys.readouterr().out)["findings"]} == {
         crash.name: ("still wrong", f"killed by SIGABRT at the derivative of order 1 ({crash.taken})"),
-        replace(crash, mode=PLAIN.mode).name: ("fixed", "it came to its end"),
+        replace(crash, mode=PLAIN.mode).name: ("fixed", "it ended normally"),
     }
 
 

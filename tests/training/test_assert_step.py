@@ -303,9 +303,9 @@ def test_averaged_over_steps_by_the_optimizer(x: tf.Variable) -> None:
 def test_a_wrong_sign(training: Any, traced: Any) -> None:
     evidence = (
         "    cause        changed after it was taken\n"
-        "    evidence     the step's tape gave {0}, the optimizer was handed -{0}; all gradients were multiplied by "
+        "    evidence     the step's tape gave {0}, the optimizer got -{0}; all gradients were multiplied by "
         "-1: the sign is wrong\n"
-        "    remedy       hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or "
+        "    remedy       use the tape's gradient unchanged; to clip, use tf.clip_by_value, tf.clip_by_norm or "
         "tf.clip_by_global_norm"
     )
     assert failure_message(
@@ -331,8 +331,8 @@ def test_the_rate_applied_twice(training: Any) -> None:
         GradientWrongValue, training(lambda gradients: [0.1 * gradient for gradient in gradients])
     )
     assert (
-        "the step's tape gave 6, the optimizer was handed 0.6; all gradients were multiplied by 0.1, the learning "
-        "rate, by which the optimizer multiplies, too" in message
+        "the step's tape gave 6, the optimizer got 0.6; all gradients were multiplied by 0.1, the learning "
+        "rate, which the optimizer applies, too" in message
     )
 
 
@@ -362,7 +362,7 @@ def test_a_gradient_that_is_not_handed_over(x: tf.Variable, y: tf.Variable, opti
         optimizer.apply_gradients([(gradient, x)])
         return loss
 
-    assert "the step's tape gave 12, the optimizer was handed None" in failure_message(GradientMissing, step)
+    assert "the step's tape gave 12, the optimizer got None" in failure_message(GradientMissing, step)
 
 
 def test_gradients_in_the_wrong_order(x: tf.Variable, optimizer: Any) -> None:
@@ -375,8 +375,8 @@ def test_gradients_in_the_wrong_order(x: tf.Variable, optimizer: Any) -> None:
         return loss
 
     message = failure_message(GradientWrongValue, step)
-    assert "the step's tape gave 6, the optimizer was handed 12" in message
-    assert "the step's tape gave 12, the optimizer was handed 6" in message
+    assert "the step's tape gave 6, the optimizer got 12" in message
+    assert "the step's tape gave 12, the optimizer got 6" in message
 
 
 def test_a3_inside_a_step(x: tf.Variable, y: tf.Variable, optimizer: Any, traced: Any) -> None:
@@ -433,7 +433,7 @@ def test_zeros_that_are_made_of_small_gradients(y: tf.Variable, optimizer: Any, 
         return loss
 
     message = failure_message(GradientWrongValue, traced(step))
-    assert "the step's tape gave 0.04, the optimizer was handed 0\n" in message
+    assert "the step's tape gave 0.04, the optimizer got 0\n" in message
 
 
 def test_a_clip_at_zero_that_is_meant(y: tf.Variable, optimizer: Any, traced: Any) -> None:
@@ -603,7 +603,7 @@ def test_momentum_by_hand_is_not_checked(x: tf.Variable, y: tf.Variable) -> None
         return loss, [gradient]
 
     (note,) = notes(step)
-    assert note.startswith("the update is no multiple of the gradients (momentum?), so that it was not checked")
+    assert note.startswith("the update is not proportional to the gradients (momentum?), and was not checked")
 
 
 def test_a_rate_for_a_step_with_an_optimizer(training: Any) -> None:
@@ -676,7 +676,7 @@ def test_a_gradient_that_is_handed_to_a_variable_that_the_loss_does_not_use(x: t
 
     message = failure_message(GradientMissing, step)
     assert "(target:0)\n    given        6\n    estimate     0 " in message
-    assert "the step's tape gave 6, the optimizer was handed None" in message
+    assert "the step's tape gave 6, the optimizer got None" in message
 
 
 def test_a_learning_rate_that_the_step_sets(x: tf.Variable, optimizer: Any, traced: Any) -> None:
@@ -740,5 +740,5 @@ def test_a_loss_that_is_not_finite(x: tf.Variable) -> None:
             loss = tf.math.log(x - 4.0)
         return loss, [tape.gradient(loss, x)]
 
-    with pytest.raises(ValueError, match=r"the loss of the step is nan.*; on the way there, tf\.math\.log at .* = -"):
+    with pytest.raises(ValueError, match=r"loss of the step is nan.*; in the forward pass, tf\.math\.log at .* = -"):
         assert_step(step)

@@ -97,5 +97,5 @@ def test_a_trainable_variable_that_no_tape_is_asked_for_is_told_with_both_ways_o
     message = str(caught.value)
     assert "cause        no operation wrong by itself" in message
     assert "the step never asks its tape for this gradient" in message
-    assert "remedy       ask the tape for it, or, if it is not to be trained, leave it out: variables=[...]" in message
+    assert "remedy       ask the tape for it, or, if it is not to be trained, exclude it: variables=[...]" in message
     assert "TensorFlow saw no path" not in message

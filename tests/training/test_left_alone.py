@@ -235,8 +235,8 @@ def test_a_datasets_iterator(x: tf.Variable, traced: bool, named: bool) -> None:
     step = takes if named else hides
     what = "iterator, an iterator (OwnedIterator)" if named else "a dataset's iterator (of TensorSpec(shape=()"
     message = refusal(tf.function(step) if traced else step)
-    assert message.startswith(f"the step takes from {what}")
-    assert message.endswith("take one batch before and hand it over: assert_step(step, next(iterator))")
+    assert message.startswith(f"the step reads from {what}")
+    assert message.endswith("take one batch first and pass it: assert_step(step, next(iterator))")
     assert int(next(iterator)) == 1
 
 
@@ -253,9 +253,9 @@ def test_an_iterator_of_the_steps_own(
 
 def test_python_iterators(x: tf.Variable) -> None:
     numbers = (float(number) for number in range(1, 9))
-    assert refusal(lambda: square(x, next(numbers))).startswith("the step takes from numbers, an iterator (generator)")
+    assert refusal(lambda: square(x, next(numbers))).startswith("the step reads from numbers, an iterator (generator)")
     assert next(numbers) == 1.0
-    assert refusal(lambda i: square(x, next(i)), numbers).startswith("the step takes from inputs[0], an iterator")
+    assert refusal(lambda i: square(x, next(i)), numbers).startswith("the step reads from inputs[0], an iterator")
     assert next(numbers) == 2.0
 
 
@@ -298,7 +298,7 @@ def counting() -> Iterator[tuple[str, Step]]:
 @pytest.mark.parametrize(("name", "step"), list(counting()), ids=["nonlocal", "attribute", "list"])
 def test_python_state_that_changes_between_two_calls(name: str, step: Step) -> None:
     assert refusal(step) == (
-        f"two runs of the step from the same state differ, and it changes {name}; hand that over as an input, keep it "
+        f"two runs of the step from the same state differ, and it changes {name}; pass that as an input, keep it "
         "in a tf.Variable, or change it outside of the step"
     )
 

@@ -81,7 +81,7 @@ def test_a_wrong_gradient_of_a_scaled_loss_has_its_cause(cause: str, returned: b
     message = str(caught.value)
     assert f"cause        {cause}\n" in message
     assert f"remedy       {remedy}" in message
-    assert "these numbers are of the loss times 32768, which the tape differentiated" in message
+    assert "these numbers are for the loss times 32768, which the tape differentiated" in message
     assert "given        2\n    estimate     4 " in message
     assert "RealDiv" not in message
 
@@ -114,7 +114,7 @@ def test_a_loss_that_is_not_multiplied_by_the_scale_is_told(optimizer: Any, retu
     with pytest.raises(GradientMismatch) as caught:
         assert_step(step)
     assert (
-        f"{type(given).__name__} divides gradients by 32768, and those of the tape are of a loss that was not "
+        f"{type(given).__name__} divides gradients by 32768, but the tape differentiated a loss that was not "
         "multiplied by it\n    remedy       let the tape differentiate optimizer.scale_loss(loss)"
     ) in str(caught.value)
 
@@ -141,7 +141,7 @@ def test_nor_in_a_train_step_that_returns_a_dict() -> None:
     model(BATCH[0])
     optimizer.build(model.trainable_variables)
     scale = float(optimizer.dynamic_scale)
-    with pytest.raises(GradientMismatch, match=r"are of a loss that was not multiplied by it"):
+    with pytest.raises(GradientMismatch, match=r"differentiated a loss that was not multiplied by it"):
         assert_step(model.train_step, tuple(map(tf.constant, BATCH)))
     assert float(optimizer.dynamic_scale) == scale
 

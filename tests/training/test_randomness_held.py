@@ -55,8 +55,9 @@ def test_a_step_that_draws_does_so_alike_and_leaves_no_seed_behind(name: str) ->
     for result in (gradcheck.assert_step(noisy(x, noise, 1.0)), gradcheck.explain(noisy(x, noise, 1.0))):
         assert result.verdict == "agree"
         assert context.global_seed() is None
-        notes = [note for note in result.orders[1].notes if "all calls began alike" in note]
-        assert notes == ([f"put back before every call, so that all calls began alike: {held}"] if held else [])
+        notes = [note for note in result.orders[1].notes if "all calls start from the same state" in note]
+        told = f"restored before every call, so that all calls start from the same state: {held}"
+        assert notes == ([told] if held else [])
         assert all(note in str(result) for note in notes)
     assert float(x) == 1.5
 
@@ -86,14 +87,15 @@ def test_a_model_with_dropout(traced: bool) -> None:
     for check in (gradcheck.assert_step, gradcheck.explain):
         result = check(checked)
         assert result.verdict == "agree"
-        assert "put back before every call, so that all calls began alike: 1 variable" in result.orders[1].notes
+        told = "restored before every call, so that all calls start from the same state: 1 variable"
+        assert told in result.orders[1].notes
 
 
 def test_a_function_that_draws_is_explained_as_it_runs_eagerly() -> None:
     x = tf.Variable(1.5, name="x", dtype=tf.float64)
     result = gradcheck.explain(tf.function(noisy(x, NOISE["TensorFlow"][0], 1.0)))
     assert result.verdict == "agree"
-    assert "RandomUniform: a tf.function draws other numbers than eager code does" in str(result)
+    assert "RandomUniform: a tf.function draws different random numbers than eager code" in str(result)
 
 
 @pytest.mark.parametrize("seed", [None, 4])

@@ -301,9 +301,7 @@ def test_what_a_session_cannot_put_back(cubes: Any) -> None:
     with pytest.raises(ValueError, match="the step runs RandomStandardNormal \\(noise/RandomStandardNormal\\), whose"):
         assert_step(lambda: session.run((noisy, [gradient])))
     batch = v1.data.make_one_shot_iterator(tf.data.Dataset.range(9)).get_next()
-    with pytest.raises(
-        ValueError, match="the step runs IteratorGetNext \\(IteratorGetNext\\), whose state lies in the"
-    ):
+    with pytest.raises(ValueError, match="the step runs IteratorGetNext \\(IteratorGetNext\\), whose state is in the"):
         assert_step(lambda: session.run((loss, [gradient], batch)))
     with pytest.raises(ValueError, match="the step adds operations to the graph, which grows with every run"):
         assert_step(lambda: session.run((loss, tf.gradients(loss, [a]))))

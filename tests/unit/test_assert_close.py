@@ -132,9 +132,9 @@ def square(x: tf.Tensor) -> tf.Tensor:
 @pytest.mark.parametrize(
     ("kind", "gradient", "advice"),
     [
-        ("raises", lambda x: [][0], "gradient= raised this; it is called with what f takes"),
-        ("missing", lambda x: None, "gradient= holds None for this input"),
-        ("non-finite", np.array([np.nan, np.cos(1.5)]), "gradient= holds NaN or infinity"),
+        ("raises", lambda x: [][0], "gradient= raised this; it is called with the arguments of f"),
+        ("missing", lambda x: None, "gradient= is None for this input"),
+        ("non-finite", np.array([np.nan, np.cos(1.5)]), "gradient= contains NaN or infinity"),
         ("wrong value", np.array([0.0, 1.0]), "correct gradient=, which has to be the gradient of the sum of f's"),
     ],
 )
@@ -181,8 +181,8 @@ def test_the_second_order_says_which_estimate_stands_alone() -> None:
         assert_close(sine, x, order=2)
     assert "order 2, " in str(caught.value)
     assert "the second derivative of output element 0 with respect to x[0]" in str(caught.value)
-    assert "the other derivative goes along x[0]" in str(caught.value)
-    assert "of the three estimates autodiff of autodiff stands alone" in str(caught.value)
+    assert "the other derivative is taken along x[0]" in str(caught.value)
+    assert "autodiff of autodiff disagrees with the other two estimates" in str(caught.value)
 
 
 def test_numbers_that_differ_late_are_told_apart() -> None:
@@ -227,5 +227,5 @@ def test_a_tolerance_that_is_too_fine_for_float32(size: int) -> None:
     text = str(caught.value)
     assert "because: tolerance finer than can be seen\n" in text
     assert "ill-conditioned" not in text
-    assert "    with rtol=1e-06 " in text
+    assert "    with rtol=1e-06, " in text
     assert "give a larger rtol= or atol=, check in float64, or pass inconclusive=" in text

@@ -122,7 +122,7 @@ def test_numpy_that_reads_tensors_without_a_method_is_not_passed_over(entering: 
     def constants(x: Any) -> Any:
         return x * tf.constant([2.0, 3.0], tf.float64) + 1.0
 
-    cut = r"whether arrays of NumPy are computed of tensors, which cuts the gradient: \S*test_audit.py:\d+: return x \*"
+    cut = r"whether NumPy arrays are computed from tensors, which cuts the gradient: \S*test_audit.py:\d+: return x \*"
     assert re.search(cut, " ".join(audit(f, [0.5, 1.0]).notes))
     assert not re.search("NumPy", " ".join(audit(constants, [0.5, 1.0]).notes))
 
@@ -137,10 +137,10 @@ def test_what_is_not_seen_is_said() -> None:
 
     notes = " ".join(audit(f, np.float32(1.0)).notes)
     assert re.search(
-        r"what NumPy or Python computes of the tensors that it reads: \S*test_audit.py:\d+: return own", notes
+        r"what NumPy or Python computes from the tensors that it reads: \S*test_audit.py:\d+: return own", notes
     )
-    assert re.search(r"right that code brings along: own \(\S*test_audit.py:\d+: return own", notes)
-    assert re.search(r"\d+ known defects that neither a kernel nor a call tells", notes)
+    assert re.search(r"custom gradients of the code are right: own \(\S*test_audit.py:\d+: return own", notes)
+    assert re.search(r"\d+ known defects that no kernel and no call identifies", notes)
     assert "not a proof that the others are right" in str(audit(tf.sin, 1.0))
 
 

@@ -67,18 +67,18 @@ def test_numbers_that_meet_float32() -> None:
     weights = tf.Variable([1.0, 2.0])
     words = [
         "f raised InvalidArgumentError",
-        "lists of them are handed to f as float64: give tf.constant(x) for float32",
+        "lists of them are passed to f as float64: for float32 pass tf.constant(x)",
     ]
     for numbers in ([1.0, 2.0], [1, 2.0], 1.0):
         refused(RuntimeError, words, lambda x: weights * x, numbers, variables=[weights])
     with pytest.raises(RuntimeError) as caught:
         check(lambda x: weights * x, np.ones(2))
-    assert "handed to f" not in str(caught.value)
+    assert "passed to f" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a", 1, True])
 def test_what_has_to_stay_pythons(name: object) -> None:
-    words = ["f raised TypeError", "unhashable", "handed to f as tensors: what has to stay Python's belongs into f"]
+    words = ["f raised TypeError", "unhashable", "passed to f as tensors: to keep a Python value, close over it"]
     refused(RuntimeError, words, lambda x, key: {name: x}[key], 2.0, name)
 
 
@@ -252,7 +252,7 @@ def test_a_gradient_that_is_a_text(gradient: object) -> None:
 
 @pytest.mark.parametrize("gradient", [lambda x, y: x, lambda: 1.0, tf.function(lambda x, *, y: x)])
 def test_a_gradient_that_does_not_take_what_f_takes(gradient: object) -> None:
-    words = ["gradient takes (", "the 1 input of f", "argument", "takes what f takes"]
+    words = ["gradient takes (", "the 1 input of f", "argument", "a callable with the arguments of f"]
     refused(TypeError, words, tf.sin, 1.0, gradient=gradient)
 
 
@@ -262,7 +262,7 @@ def test_keys_that_cannot_be_sorted() -> None:
 
 
 def test_values_have_no_second_derivative() -> None:
-    words = ["gradient is of type float64", "order=2", "a callable is needed", "or order=1"]
+    words = ["gradient is of type float64", "order=2", "needs a callable", "or use order=1"]
     refused(ValueError, words, tf.sin, 1.0, gradient=np.cos(1.0), order=2)
 
 
@@ -286,9 +286,7 @@ def test_a_function_that_is_not_deterministic() -> None:
     assert result.verdict == "inconclusive"
     assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
     assert "two calls at the same inputs differ by 1" in str(result)
-    assert "no variable and no global random generator, such as a generator object like np.random.default_rng()" in str(
-        result
-    )
+    assert "besides variables and global random generators, such as a generator object like" in str(result)
 
 
 def test_a_result_whose_shape_is_not_the_same_twice() -> None:
@@ -307,7 +305,7 @@ def test_random_operations_in_a_traced_function_are_named() -> None:
     drawing = tf.function(lambda x: x * tf.random.uniform((), dtype=tf.float64))
     eager = check(drawing, 1.0)
     assert eager.verdict == "agree"
-    assert "a tf.function draws other numbers than eager code does" in str(eager)
+    assert "a tf.function draws different random numbers than eager code" in str(eager)
     traced = check(drawing.get_concrete_function(tf.TensorSpec((), tf.float64)), 1.0)
     assert traced.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
     assert "it runs RandomUniform, whose state cannot be put back" in str(traced)
@@ -327,11 +325,11 @@ def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there(
     result = check(only_here, 1.0, order=2)
     assert result.verdict == "inconclusive"
     assert result.orders[1].reasons == (Reason.NOT_FINITE,)
-    note = "f raised ValueError at inputs beside the ones given: elsewhere; for a constraint such as a sum of 1 use"
+    note = "f raised ValueError at inputs near the given ones: elsewhere; for constrained inputs use"
     assert result.orders[1].notes[-1].startswith(note)
     result = check(up_to_there, 1.1)
     assert result.orders[1].reasons == (Reason.JUMP,)
-    assert "f raised ValueError at inputs beside the ones given: too far; " in str(result)
+    assert "f raised ValueError at inputs near the given ones: too far; " in str(result)
     result = check(up_to_there, 1.0, order=2)
     assert "f raised" not in str(result)
     assert result.verdict == "agree"

@@ -38,7 +38,7 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     text = str(check(lambda x: x * tf.stop_gradient(x), np.array([2.0, 3.0])))
     assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
     assert "wrong value at x[0]: autodiff gives 2, the finite-difference estimate is 4 (error at most " in text
-    assert "2 entries are wrong, this one by the most error bounds" in text
+    assert "2 entries are wrong, this is the worst relative to its error bound" in text
     assert "\n      cause     stop_gradient\n      where     " in text
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
@@ -343,7 +343,7 @@ def test_randomness_is_held_fixed(f: Any, x: Any, unseeded: None) -> None:
     result = check(f, x)
     assert result.verdict == "agree"
     assert result.orders[1].compared > 0
-    assert "so that all calls began alike: the generator of TensorFlow" in str(result)
+    assert "so that all calls start from the same state: the generator of TensorFlow" in str(result)
 
 
 def test_a_function_under_tf_function() -> None:
@@ -379,7 +379,7 @@ def test_a_variable_that_f_assigns_is_named() -> None:
 
     result = verdicts.check(f, [0.5, 0.7], variables=[kernel])
     assert result.verdict == "mismatch"
-    assert any("f itself assigns variables[0] (kernel:0)" in note for note in result.orders[1].notes)
+    assert any("f assigns variables[0] (kernel:0) itself" in note for note in result.orders[1].notes)
     assert not any("assigns" in note for note in check(lambda x: kernel * x, 0.5, variables=[kernel]).orders[1].notes)
 
 

@@ -100,7 +100,7 @@ GOOD = {"format": "a test", "words": "w", "count": 1, "sure": True, "many": [{"n
         ({"many": [{"number": 1.0, "x": 0}]}, "$.many[0]: the name 'x' was given; expected only number, verdict"),
         ({"counts": {"a": "b"}}, "$.counts[...]: something else was given; expected an integer"),
         ({"counts": []}, "$.counts: a list of 0 was given; expected an object"),
-        ({"words": "\ud800"}, "a text without halves of characters"),
+        ({"words": "\ud800"}, "valid Unicode (no lone surrogates)"),
         ({"words": "x" * 60_000}, "$.words: a text of 60000 characters was given; expected at most 50000"),
         ({"counts": {"x" * 60_000: 1}}, "a text of 60000 characters"),
         ({"counts": {str(i): 1 for i in range(5000)}}, "$.counts: a list of 5000 was given; expected at most 4096"),

@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     parser = cli.subcommand(commands, "reach", run_reach, REACH)
     parser.add_argument("tests", nargs="*", metavar="TESTS", default=["tests/properties"], help="what pytest is to run")
     parser.add_argument("--ops", metavar="NAMES", help="operations to hunt in: names or globs, with commas (all)")
-    parser.add_argument("--minutes", type=cli.positive, metavar="M", help="hunt for so many minutes")
+    parser.add_argument("--minutes", type=cli.positive, metavar="M", help="minutes to hunt")
     parser.add_argument("--profile", default="dev", help="Hypothesis profile: dev or nightly (dev)")
     parser.add_argument("--processes", default="2", metavar="N", help="processes of pytest-xdist, 0 for none (2)")
     parser.add_argument("--reports", type=Path, default=DEFAULT, metavar="DIR", help="folder of the reports")
@@ -180,7 +180,7 @@ def _summary(reach: RunReach) -> list[str]:
     """The totals."""
     judged = reach.judged
     rows = [
-        ("gradients that differences can judge, at first order", sum(each.first for each in judged), len(judged)),
+        ("gradients checkable by differences, at first order", sum(each.first for each in judged), len(judged)),
         ("  differentiated again", sum(each.second for each in judged), len(judged)),
         ("all gradients that a CPU can reach", sum(each.first for each in reach.gradients), len(reach.gradients)),
         ("lines of them and their helpers", *reach.lines),
@@ -204,7 +204,7 @@ def _details(reach: RunReach, most: int) -> list[str]:
     beyond = [f"{each.gradient.operation} ({each.gradient.note})" for each in reach.others if not each.first]
     lines = [
         f"never reached: {_listed(never, most)}",
-        f"  of what differences do not judge: {_listed(beyond, most)}",
+        f"  not checkable by differences: {_listed(beyond, most)}",
         f"never differentiated again: {_listed(once, most)}",
     ]
     for code in partly[:most]:

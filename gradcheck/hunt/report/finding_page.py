@@ -27,14 +27,14 @@ INPUT = re.compile(r"input (\d{1,3})")
 ORDINAL = {1: "first", 2: "second"}
 COLOURS = {Verdict.AGREE: "right", Verdict.MISMATCH: "wrong", Verdict.INCONCLUSIVE: "doubt"}
 COMPLAINT = {
-    Kind.RAISES: "throws, although the function is computed",
+    Kind.RAISES: "raises, although the function itself does not",
     Kind.SHAPE: "has the wrong shape or dtype",
     Kind.MISSING: "is None, although the function depends on the input",
-    Kind.PARTIAL: "lacks a part of the dependence",
+    Kind.PARTIAL: "misses a part of the function's dependence on the input",
     Kind.NON_FINITE: "is not finite at a point where the function is smooth",
     Kind.WRONG_VALUE: "has a wrong value",
     Kind.SUBDIFFERENTIAL: "lies outside the one-sided derivatives at a kink",
-    Kind.UPDATE: "is not what a variable moves by",
+    Kind.UPDATE: "differs from the variable's update",
     Kind.MODES: "depends on how TensorFlow runs it",
 }
 Sentence = list[tuple[str, bool]]

@@ -43,7 +43,7 @@ def load(path: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        advice = "Delete the file; no test then comes before another"
+        advice = "Delete the file; tests then run in no particular order"
         raise ValueError(f"{path}: not a schedule of this project: {error}. {advice}") from None
 
 

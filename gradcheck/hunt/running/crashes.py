@@ -41,7 +41,7 @@ def rerun(path: Path, limit: float) -> tuple[str, str]:
         return "hang", f"no end within {limit:g} s at {at}"
     if done.returncode or at != ENDED:
         return "not run", f"it could not be run: {done.stderr.strip()[-300:]}"
-    return ENDED, "it came to its end"
+    return ENDED, "it ended normally"
 
 
 def killed(returncode: int) -> str:

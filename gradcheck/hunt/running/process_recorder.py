@@ -140,13 +140,13 @@ def _example(path: Path, line: str) -> RunningExample | None:
     """The running example of a record; None if it says that nothing runs. Raises ValueError and the like if invalid."""
     checksum, _, text = line.partition(" ")
     if checksum != f"{zlib.crc32(text.encode()):08x}":
-        raise ValueError("its checksum is another than that of its text")
+        raise ValueError("its checksum does not match its text")
     if not text:
         return None
     data = json.loads(text)
     operation, order, since = data["operation"], data["order"], data["since"]
     if not (isinstance(operation, str) and order in (1, 2) and isinstance(since, float)):
-        raise ValueError("its operation, order or time is none")
+        raise ValueError("its operation, order or time is invalid")
     mode, document = Mode(data["path"], data["mode"]), documents.convert(data["graph"], GraphDocument)
     _refuse_unknown(path, document)
     return RunningExample(operation, order, mode, since, from_document(document))

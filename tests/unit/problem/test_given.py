@@ -40,7 +40,7 @@ def test_integer_inputs_may_be_left_out_or_none() -> None:
 @pytest.mark.parametrize("gradient", [np.cos(np.ones(1, np.float32)), lambda x: tf.cos(tf.cast(x, tf.float32))])
 def test_less_precision_than_that_of_the_inputs_is_said(gradient: Any) -> None:
     notes = check(tf.sin, np.ones(1), gradient=gradient).orders[1].notes
-    assert notes[0].startswith("gradient= is float32 for x, which is float64: its rounding counts as an error; give")
+    assert notes[0].startswith("gradient= is float32 for x, which is float64: its rounding counts as an error; compute")
     assert not check(tf.sin, np.ones(1, "f"), gradient=gradient).orders[1].notes
 
 

@@ -70,7 +70,7 @@ FORGED: list[tuple[str, Any, str]] = [
     ("findings.0.autodiff", "1e3", "expected a finite number, or one of -inf, inf, nan"),
     ("findings.0.autodiff", [1.0], "expected a finite number"),
     ("findings.0.index", [0.5], "an integer"),
-    ("findings.0.reason", "\ud800", "halves of characters"),
+    ("findings.0.reason", "\ud800", "no lone surrogates"),
     ("findings.0.reason", "x" * 60_000, "a text of 60000 characters"),
     ("findings.0.diagnosis.cause", "bad luck", "expected one of NaN or infinity came in"),
     ("findings.0.diagnosis.place.line", "3", "an integer"),

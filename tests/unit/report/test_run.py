@@ -146,7 +146,7 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
         ("{started}\n\udc80\n", "line 2: .*not JSON"),
         (
             '{started}\n{"event": "known", "name": "\udc80", "state": "still wrong", "release": "2"}\n',
-            "line 2: .*halves of",
+            "line 2: .*no lone surrogates",
         ),
     ],
 )

@@ -175,7 +175,7 @@ def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> N
     told = summary(run)
     assert told.startswith("# gradcheck: 2 new findings, 1 crash, 1 hang, 1 known fixed\n")
     assert "99 examples; operations tested: 1 at order 1, 0 at order 2; 5.5 examples a second" in told
-    assert told.index("throws, although") < told.index("is not finite")
+    assert told.index("raises, although") < told.index("is not finite")
     assert "- `xlogy-zero-order1` on 2.21.0: fixed" in told
     assert "- `sin` at order 2: never compared" in told
     assert "**crash** of `sin` at order 1: killed by SIGABRT" in told

@@ -41,7 +41,7 @@ def test_an_update_that_is_no_multiple_is_not_checked() -> None:
 def test_uphill_moves_and_a_variable_that_stays_are_wrong() -> None:
     (uphill,), _ = manual(0.1 * GRADIENT)
     assert (uphill.kind, uphill.input, uphill.index) == (Kind.UPDATE, "a", (1,))
-    assert "uphill: -0.4 was expected; that is the other way" in uphill.reason
+    assert "uphill: -0.4 was expected; the opposite direction" in uphill.reason
     (still,), _ = manual(-0.1 * GRADIENT, np.zeros(2))
     assert (still.input, still.autodiff) == ("b", 0.0)
 

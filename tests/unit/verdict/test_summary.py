@@ -44,7 +44,7 @@ def test_one_finding_an_input_and_kind_at_its_worst_element() -> None:
         (Kind.MISSING, "z (real part)[0, 0]"),
         (Kind.WRONG_VALUE, "x[1]"),
     ]
-    assert result.findings[1].reason.endswith("; 2 entries are wrong, this one by the most error bounds")
+    assert result.findings[1].reason.endswith("; 2 entries are wrong, this is the worst relative to its error bound")
     assert result.verdict == "mismatch"
 
 
@@ -103,17 +103,17 @@ def test_second_order_says_what_was_differentiated() -> None:
     way = np.array([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0]])
     (mixed,) = summarise(2, [replace(wrong, coordinates=(0,), directions=way)], SOURCES).findings
     assert mixed.element == "x[0]"
-    assert mixed.reason.endswith("; the other derivative goes along 0.5 x[1]")
+    assert mixed.reason.endswith("; the other derivative is taken along 0.5 x[1]")
     (twice,) = summarise(2, [replace(wrong, coordinates=(None,), directions=way)], SOURCES).findings
     assert twice.element == "the direction 0.5 x[1]"
-    assert twice.reason.endswith("; both derivatives go along it")
+    assert twice.reason.endswith("; both derivatives are taken along it")
 
 
 def test_the_estimate_that_contradicts_the_others_is_named() -> None:
     alone = replace(table([MISMATCH], [Kind.WRONG_VALUE]), alone="autodiff of autodiff")
     result = summarise(2, [table([AGREE], [""]), alone], SOURCES)
-    assert result.notes == ("of the three estimates autodiff of autodiff stands alone",)
-    assert result.findings[0].reason.endswith("; of the three estimates autodiff of autodiff stands alone")
+    assert result.notes == ("autodiff of autodiff disagrees with the other two estimates",)
+    assert result.findings[0].reason.endswith("; autodiff of autodiff disagrees with the other two estimates")
 
 
 def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them() -> None:
@@ -133,10 +133,12 @@ def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
     result = summarise(1, [fine], SOURCES, tolerance=Tolerance(rtol=0.01, atol=0.002))
     assert result.reasons == (Reason.TOLERANCE,)
     assert result.notes == (
-        "with rtol=0.01 and atol=0.002 errors of 1.2e-02 count, and this check sees 1.0e-01 at best; give a larger one",
+        "with rtol=0.01 and atol=0.002, errors of 1.2e-02 have to be detected, but this check detects only 1.0e-01 or "
+        "more; use a larger tolerance",
     )
     probes = replace(fine, coordinates=(None, None), outputs=(None,), behind=30)
     *_, note = summarise(1, [probes], SOURCES, tolerance=Tolerance(rtol=0.01)).notes
     assert note == (
-        "with rtol=0.01 smaller errors count than the 1.0e-01 that this check sees at best; give a larger one"
+        "with rtol=0.01, smaller errors than 1.0e-01 have to be detected, but this check detects only that or more; "
+        "use a larger tolerance"
     )
