@@ -72,7 +72,7 @@ class TriedCase:
         """The result of the call; raises OperationError unless it is one tensor of the declared dtype."""
         try:
             value = self.run(*map(tf.constant, self.arguments))
-        except Exception as error:
+        except Exception as error:  # of the function that is declared
             hint = "" if self.made.spec.rtol else f"; {OTHER_TYPES}"
             raise self.refused(
                 f"raised {without_places(error)}", f"a result; declare valid inputs with shapes= and domain={hint}"
@@ -114,7 +114,7 @@ class TriedCase:
         try:
             rows: Array = self.run(*stacked).numpy()
             flipped: Array = self.run(*map(tf.constant, others)).numpy()
-        except Exception as error:
+        except Exception as error:  # of the function that is declared
             raise self.refused(f"raised {type(error).__name__} for two of these at once", advice) from error
         near = NEAR + self.made.spec.rtol
         if rows.shape != (2, *value.shape) or not np.allclose(rows, np.stack([value, flipped]), rtol=near, atol=near):
@@ -130,7 +130,7 @@ class TriedCase:
             value = self.run(*tensors)
         try:
             parts = tape.gradient(value, tensors)
-        except Exception as error:
+        except Exception as error:  # of the function that is declared
             return f"its gradient raised {type(error).__name__}: {error}".splitlines()[0]
         return "its gradient is None" if all(part is None for part in parts) else ""
 

@@ -20,7 +20,7 @@ TERMS = 4
 """The number of elements of a direction that are named."""
 
 NONE_GIVEN = Tolerance()
-CONTRADICTING = "{} disagrees with the other two estimates"
+CONTRADICTING = "the one that disagrees with the other two estimates: {}"
 
 
 def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:

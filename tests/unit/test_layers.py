@@ -328,3 +328,12 @@ def test_types_are_classes_and_aliases() -> None:
 
 def test_a_name_that_stands_twice_is_found() -> None:
     assert doubled([("Run", "a.py:1"), ("Walk", "a.py:9"), ("Run", "b.py:1")]) == {"Run": ["a.py:1", "b.py:1"]}
+
+
+def test_the_walks_of_the_readme_lead_to_what_is_there() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Architecture\n")[2]
+    walks = [re.findall(r"^(\d+)\. `([\w/]+\.py)::(\w+)`", walk, re.MULTILINE) for walk in section.split("\n*A ")[1:]]
+    assert [len(walk) for walk in walks] == [8, 7, 8]
+    for number, path, name in (hop for walk in walks for hop in walk):
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{number}: no {name} in {path}"

@@ -112,8 +112,10 @@ def test_second_order_says_what_was_differentiated() -> None:
 def test_the_estimate_that_contradicts_the_others_is_named() -> None:
     alone = replace(table([MISMATCH], [Kind.WRONG_VALUE]), alone="autodiff of autodiff")
     result = summarise(2, [table([AGREE], [""]), alone], SOURCES)
-    assert result.notes == ("autodiff of autodiff disagrees with the other two estimates",)
-    assert result.findings[0].reason.endswith("; autodiff of autodiff disagrees with the other two estimates")
+    assert result.notes == ("the one that disagrees with the other two estimates: autodiff of autodiff",)
+    assert result.findings[0].reason.endswith(
+        "; the one that disagrees with the other two estimates: autodiff of autodiff"
+    )
 
 
 def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them() -> None:
