@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.spot_check import SpotWalk
-from gradcheck.tracing.state import ChangedState, state_restored
-from gradcheck.tracing.stateless import drawn_statelessly
+from gradcheck.tracing.state import ChangedState, drawn_statelessly, state_restored
 from gradcheck.training.moved_variables import MovedVariables
 from gradcheck.training.side_effects import PythonState
 from gradcheck.training.spot_result import SpotCheck

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import is_fit
-from gradcheck.strategies.graphs import graphs
+from gradcheck.strategies.graphs import graphs, is_fit
 from gradcheck.strategies.values import is_special
 
 from gradcheck.graph import Graph

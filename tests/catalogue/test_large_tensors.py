@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import MOST_OF_LARGE
-from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_signatures, large_starts
+from gradcheck.strategies.graphs import LARGE, MOST_OF_LARGE, SWARMS, graphs, is_modest, large_signatures, large_starts
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis.errors import NoSuchExample
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Kind, OrderResult, check
-from gradcheck.diagnosis import blamed_operation, diagnosis, factor_check
-from gradcheck.diagnosis.blamed_operation import Blame, blame, blame_diagnosis
+from gradcheck.diagnosis import blamed_operation, diagnosis
+from gradcheck.diagnosis.blamed_operation import Blame, blame, blame_diagnosis, compared
 from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.record import CodeRecord
@@ -89,7 +89,7 @@ def test_what_is_wrong_for_one_input_comes_first_for_the_next(monkeypatch: pytes
 
     def noted(one: Factor, time: BlameTime) -> OrderResult:
         seen.append(one.operation.name)
-        return factor_check.compared(one, time)
+        return compared(one, time)
 
     monkeypatch.setattr(blamed_operation, "compared", noted)
     first, again = (blame(record, record.derivatives[-1], source) for source in record.inputs)
@@ -167,13 +167,13 @@ def test_a_glance_passes_over_what_is_right(
         asked.append(arguments)
         return first_look(*arguments)
 
-    monkeypatch.setattr(factor_check, "first_look", noted)
+    monkeypatch.setattr(blamed_operation, "first_look", noted)
     result = found(record_of(scaled, [0.5, -0.25]))
     assert bool(asked) == (result.culprit is not None) == looked_at_closely
 
 
-def test_what_is_too_dear_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factor_check, "MOST", 1)
+def test_what_is_too_expensive_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blamed_operation, "MOST", 1)
     result = found(record_of(lambda x: doubled(tf.sin(x)), 0.5))
     assert result.culprit is None
     assert [operation.name for operation in result.unclear] == ["doubled", "Sin"]

@@ -114,7 +114,7 @@ def test_no_finding_moves_into_the_region_of_a_known_defect(monkeypatch: pytest.
     def known(found: GraphFinding, defects: object) -> object:
         return "a defect" if 1.0 in found.graph.inputs[0].values else None
 
-    monkeypatch.setattr("gradcheck.hunt.off_kinks.match", known)
+    monkeypatch.setattr("gradcheck.hunt.examine.match", known)
     register(too_steep)
     assert found_in(of_ramp([0.0, 2.0]), 1).graph.inputs == (literal([-1.0, 2.0]),)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_util_v2
 
 from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
-from gradcheck.hunt.unreached import DEAD, RAISES, WHOLE, reasons, unreached
+from gradcheck.hunt.report.gradient_reach import DEAD, RAISES, WHOLE, reasons, unreached
 from gradcheck.tracing.hooks import gradients_looked_up
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt.json_report import Report
-from gradcheck.hunt.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
+from gradcheck.hunt.report.finding_page import GAP_X, Box, Key, drawing, labels, layers, layout, way
 from gradcheck.hunt.report.rendering import render
 from gradcheck.result import Verdict
 
