@@ -1,4 +1,4 @@
-"""Joining, cutting, rearranging, padding, repeating (family `array`)."""
+"""Joining, cutting, rearranging, padding, repeating, diagonals (family `array`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations around values: identity, control flow and resource variables.
+"""Operations around values: identity, control flow, maps, resource variables and containers.
 
 Run eagerly, `tf.cond` and `tf.while_loop` are Python; their gradients act in graphs, so they are traced, once. A branch
 with an effect, such as a check, makes them other operations than one without.

@@ -1,4 +1,4 @@
-"""Gathering, scattering, partitions and their stitching (family `array`), reductions over segments (`math`)."""
+"""Gathering, scattering, partitions and rearrangements (family `array`), reductions over segments (`math`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of `keras.ops.image` that have formulas of their own, on images of shape (height, width, channels)."""
+"""Functions and layers of Keras for images (height, width, channels) and signals that have formulas of their own."""
 
 from __future__ import annotations
 

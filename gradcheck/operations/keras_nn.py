@@ -1,4 +1,4 @@
-"""Normalizations, attention, pools and windows of `keras.ops` that have formulas of their own (family `nn`)."""
+"""Functions of `keras.ops.nn` and layers of `keras.layers` that have formulas of their own (family `nn`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of `keras.ops` that have formulas of their own: of each element, of two arguments, activations.
+"""Functions of `keras.ops` that have formulas of their own: of each element, of matrices, statistics, activations.
 
 Those that only call TensorFlow's function of the same name are that function's operation.
 """

@@ -1,4 +1,4 @@
-"""Factorisations, solvers and spectra of matrices (`linalg`)."""
+"""Factorisations, solvers, spectra and functions of matrices (`linalg`), products and contractions (`math`)."""
 
 from __future__ import annotations
 

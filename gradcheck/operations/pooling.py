@@ -1,4 +1,4 @@
-"""Pooling (family `nn`). Images have no batch dimension: the points are the batch."""
+"""Pooling and its gradients (family `nn`). Images have no batch dimension: the points are the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions, cumulative operations, products of matrices (family `math`), selection by rank (`nn`)."""
+"""Reductions, moments, norms, cumulative operations, products of matrices (`math`), selection by rank (`nn`)."""
 
 from __future__ import annotations
 

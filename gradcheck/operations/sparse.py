@@ -1,4 +1,4 @@
-"""Sparse tensors (family `sparse`): the values are the arguments, their places are constants."""
+"""Sparse tensors and products with them (family `sparse`): values are the arguments, their places are constants."""
 
 from __future__ import annotations
 

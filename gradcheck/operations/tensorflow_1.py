@@ -11,7 +11,7 @@ from functools import partial
 
 from gradcheck.operations.control_flow import ROWS
 from gradcheck.operations.language import float32, operation, tf
-from gradcheck.operations.layers import per_channel
+from gradcheck.operations.nn import per_channel
 from gradcheck.operations.shapes import alike, at_least, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices
 

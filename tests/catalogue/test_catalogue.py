@@ -16,11 +16,11 @@ from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import single
 from gradcheck.operations.catalogue import CATALOGUE, GROUPS, by_name
-from gradcheck.operations.complex_signal import COMPLEX_FORMS
 from gradcheck.operations.control_flow import plus_or_minus_the_sum, times_the_sine
 from gradcheck.operations.language import traced
 from gradcheck.operations.linalg import dominant, regular, sine
 from gradcheck.operations.printed_calls import texts_of
+from gradcheck.operations.signal import COMPLEX_FORMS
 from gradcheck.operations.spec import OpSpec
 
 SPECS = tuple(CATALOGUE.values())

@@ -1,4 +1,4 @@
-"""Into, within and out of the complex numbers (family `math`), and Fourier transforms (`signal`)."""
+"""Complex numbers (family `math`), Fourier transforms and frames of signals (`signal`), complex forms of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How images differ, from one another and from place to place: quality measures, edges, variation (`image`)."""
+"""Quality measures, edges and variation of images, colour spaces, crops (`image`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Normalizations (family `nn`).
+"""Normalizations, recurrent layers and losses of `tf.nn` (family `nn`).
 
-They exist in single precision only: differences are taken of formulas in float64.
+Fused normalizations exist in single precision only: differences are taken of formulas in float64.
 """
 
 from __future__ import annotations
