@@ -82,7 +82,7 @@ class Reason(Word):
 
 
 class Cause(Word):
-    """Why a gradient is None, zero, partial or wrong, in the words of the reports."""
+    """Causes of a gradient that is None, zero, partial or wrong, as reports name them."""
 
     OUTSIDE_TAPE = "computed outside the tape"
     NOT_WATCHED = "not watched"
@@ -109,7 +109,7 @@ class Cause(Word):
 
 @dataclass(frozen=True)
 class Place:
-    """A line of somebody's code, and the operation that it runs."""
+    """A line of the user's code, and the operation that it runs."""
 
     file: str
     line: int
@@ -122,9 +122,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a gradient was lost: the cause, how we know, what to do, and the line at which the path is cut.
+    """The cause of a lost gradient, with evidence, a remedy, and the line of the break.
 
-    `lost` is the part of the derivative that is missing, where it is known.
+    `lost` is the part of the derivative that is missing, if it is known.
     """
 
     cause: Cause
@@ -147,11 +147,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Finding:
-    """One derivative that is wrong, at its worst element.
+    """A wrong derivative, at its worst element.
 
     `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
-    them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains. `diagnosis`
-    says why, where the code shows it; `also` what moves together with the element, where the input has a constraint.
+    them). `difference` is the estimate, within `bound`; `allowed` is the largest error that is not reported.
+    `diagnosis` is the cause, if the code shows it; `also` names the elements that move together with this one, if the
+    input has a constraint.
     """
 
     kind: Kind
