@@ -17,6 +17,11 @@ from tests.training.conftest import FORMS
 BATCH = np.linspace(-1.0, 1.0, 24, dtype="f4").reshape(8, 3), np.linspace(0.0, 1.0, 8, dtype="f4")[:, None]
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    keras.utils.set_random_seed(1)
+
+
 def compiled(*layers: Any, inputs: Any = None) -> Any:
     model = keras.Sequential([keras.layers.Input((3,)) if inputs is None else inputs, *layers])
     model.compile("sgd", "mse")
