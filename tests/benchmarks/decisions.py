@@ -41,7 +41,8 @@ SIZES = ("resolution", "relative")
 NEAR = 1e-6
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
-PLACE = re.compile(r"(\.py):\d+")
+PLACE = re.compile(r"(?<=\.py):\d+|^ *File \".*\n", re.MULTILINE)
+"""The number of a line, and a frame of a stack: they differ between commits, and between checkouts."""
 LOOKS: dict[str, Callable[..., Any]] = {
     "explain": gradcheck.explain,
     "assert_step": partial(gradcheck.assert_step, inconclusive="ignore"),
@@ -180,7 +181,7 @@ def tf_function(step: Callable[[], Any]) -> Any:
 
 
 def text_of(name: str, look: str) -> str:
-    """The text that a look at a step prints, or that it raises, without the numbers of lines."""
+    """The text that a look at a step prints, or that it raises, without the numbers of lines and without frames."""
     import keras
 
     keras.utils.clear_session()  # layers are numbered anew
@@ -191,7 +192,7 @@ def text_of(name: str, look: str) -> str:
         text = str(LOOKS[look](training_steps()[name]()))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-    return PLACE.sub(r"\1", text)
+    return PLACE.sub("", text)
 
 
 class Tensors:
