@@ -14,8 +14,7 @@ from gradcheck.graph import Graph
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import Formula, OpSpec
 from gradcheck.tracing.perturbation import UNIT, perturbed
-
-Array = np.ndarray[Any, Any]
+from gradcheck.typing import Array
 
 
 def single(spec: OpSpec) -> Formula:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,8 +19,8 @@ from gradcheck.graph import Graph, Input, Node
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.printed_calls import definitions_of, printed_call
 from gradcheck.operations.registry import REGISTERED, own_among
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Printable = Input | Array | Sequence[complex] | complex
 
 TEMPLATES = Environment(

@@ -17,7 +17,8 @@ from gradcheck.operations.convolution import convolved_points, depthwise_points
 from gradcheck.operations.language import compiled_by_xla, operation, tf
 from gradcheck.operations.pooling import PADDINGS, STRIDES, largest_in_volumes, means_in_volumes, window_ties
 from gradcheck.operations.shapes import at_least
-from gradcheck.operations.spec import Array, Shapes
+from gradcheck.operations.spec import Shapes
+from gradcheck.typing import Array
 
 
 def channels_last(x: tf.Tensor) -> tf.Tensor:

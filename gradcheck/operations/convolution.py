@@ -26,7 +26,8 @@ from gradcheck.operations.pooling import (
     windows_of,
 )
 from gradcheck.operations.shapes import at_least
-from gradcheck.operations.spec import Array, Shapes
+from gradcheck.operations.spec import Shapes
+from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
 

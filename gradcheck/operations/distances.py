@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradcheck.operations.spec import Array, Distances
+from gradcheck.operations.spec import Distances
+from gradcheck.typing import Array
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 

@@ -10,7 +10,8 @@ import numpy as np
 from gradcheck.operations.distances import at, at_integers, at_zero, between, from_multiples, second_at_zero
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, axes, broadcasting, ranked
-from gradcheck.operations.spec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Formula, Interval
+from gradcheck.operations.spec import BOOL, NONNEGATIVE, POSITIVE, REALS, Formula, Interval
+from gradcheck.typing import Array
 
 _math = partial(operation, "math")
 _pair = partial(_math, others=alike)

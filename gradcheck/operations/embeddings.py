@@ -11,7 +11,8 @@ from gradcheck.graph import Shape
 from gradcheck.operations.distances import norms
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import at_least
-from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Array, Indices, Shapes
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Shapes
+from gradcheck.typing import Array
 
 _table = partial(
     operation,

@@ -12,7 +12,8 @@ from gradcheck.graph import Shape
 from gradcheck.operations.distances import at_zero, ties, ties_of_largest, ties_of_smallest, ties_within
 from gradcheck.operations.language import along_axis, operation, points_last, tf, traced
 from gradcheck.operations.shapes import alike, axes, broadcasting, nonempty_matrix, vector
-from gradcheck.operations.spec import POSITIVE, Array, Distances, Formula, Indices, Interval, OpSpec, Shapes
+from gradcheck.operations.spec import POSITIVE, Distances, Formula, Indices, Interval, OpSpec, Shapes
+from gradcheck.typing import Array
 
 _rows = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2), (3, 2)))
 _moved = partial(_rows, batching=points_last)

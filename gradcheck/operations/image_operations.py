@@ -11,7 +11,8 @@ from gradcheck.operations.distances import norms
 from gradcheck.operations.images import SINGLE
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, at_least, vector
-from gradcheck.operations.spec import BOOL, NONNEGATIVE, Array, Interval
+from gradcheck.operations.spec import BOOL, NONNEGATIVE, Interval
+from gradcheck.typing import Array
 
 IMAGES = ((2, 2, 1), (2, 3, 1), (2, 2, 2))
 _image = partial(operation, "image", shapes=at_least(2, 2, 1), starts=IMAGES)

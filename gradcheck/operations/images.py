@@ -10,7 +10,8 @@ import numpy as np
 from gradcheck.operations.distances import at_integers
 from gradcheck.operations.language import added_up, float32, multiples, operation, sum_of_squares, tf
 from gradcheck.operations.shapes import at_least, vector
-from gradcheck.operations.spec import REALS, Array, Interval, unary
+from gradcheck.operations.spec import REALS, Interval, unary
+from gradcheck.typing import Array
 
 SINGLE = 1e-6
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)

@@ -15,7 +15,8 @@ from gradcheck.operations.keras_nn import LAYOUTS, spread, weighted_layer
 from gradcheck.operations.keras_ops import from_ties_of_quantile
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, at_least, broadcasting, several, vector
-from gradcheck.operations.spec import BOOL, Array, Indices, Interval, Shapes
+from gradcheck.operations.spec import BOOL, Indices, Interval, Shapes
+from gradcheck.typing import Array
 
 REACH = 2.75
 """Places lie between -2.75 and 2.75, inside of small images and beyond all of their edges."""

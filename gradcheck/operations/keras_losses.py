@@ -17,7 +17,8 @@ from gradcheck.graph import Shape
 from gradcheck.operations.distances import at, between, norms, ties_of_largest
 from gradcheck.operations.language import along_axis, operation, reduces_points, tf
 from gradcheck.operations.shapes import alike, at_least, axes, reduced, vector
-from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Array, Indices, Interval
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Interval
+from gradcheck.typing import Array
 
 EPSILON = 1e-7
 """`keras.backend.epsilon()`, below which losses cut off what they take the logarithm of, or divide by."""

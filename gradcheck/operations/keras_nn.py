@@ -15,7 +15,8 @@ from gradcheck.operations.distances import at_zero, ties
 from gradcheck.operations.images import SINGLE
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import at_least, square, vector
-from gradcheck.operations.spec import BOOL, Array, Interval, Shapes
+from gradcheck.operations.spec import BOOL, Interval, Shapes
+from gradcheck.typing import Array
 
 # For one window along an axis Keras also takes one that is larger than the image, for an empty result: no graph can be
 # traced with it, and MaxPoolGrad hands back memory that nobody has written, other numbers in every run.

@@ -37,7 +37,8 @@ from gradcheck.operations.shapes import (
     square,
     vector,
 )
-from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Array, Formula, Interval, Shapes
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Formula, Interval, Shapes
+from gradcheck.typing import Array
 
 _math = partial(operation, "math")
 _binary = partial(_math, broadcasts=True, shapes=broadcasting)

@@ -12,7 +12,8 @@ from gradcheck.graph import Shape
 from gradcheck.operations.distances import gap_of_abscissa, gaps_of_eigenvalues, gaps_of_singular_values, ties
 from gradcheck.operations.language import of_unknown_dimensions, operation, tf, traced
 from gradcheck.operations.shapes import alike, matmul, nonempty_matrix, restacked, square, vector
-from gradcheck.operations.spec import BOOL, REALS, Array, Formula, Indices, Interval, Shapes
+from gradcheck.operations.spec import BOOL, REALS, Formula, Indices, Interval, Shapes
+from gradcheck.typing import Array
 
 symmetric: Formula = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
 positive_definite: Formula = lambda x: x @ tf.linalg.adjoint(x) + 2.0 * tf.eye(x.shape[-1], dtype=x.dtype)

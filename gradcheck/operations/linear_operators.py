@@ -17,7 +17,8 @@ from gradcheck.operations.distances import norms, ties_of_extremes
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.linalg import positive_definite, regular
 from gradcheck.operations.shapes import nonempty_matrix, square, vector
-from gradcheck.operations.spec import BOOL, REALS, Array, Distances, Formula, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.operations.spec import BOOL, REALS, Distances, Formula, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.typing import Array
 
 ACTIONS = (
     *("matmul", "solve", "matmul of adjoint", "solve of adjoint"),

@@ -13,7 +13,8 @@ import numpy as np
 from gradcheck.graph import Shape
 from gradcheck.operations.language import added_up, multiples, operation, sum_of_squares, tf
 from gradcheck.operations.shapes import alike, at_least
-from gradcheck.operations.spec import BOOL, Array, Formula, OpSpec, Rule, Shapes
+from gradcheck.operations.spec import BOOL, Formula, OpSpec, Rule, Shapes
+from gradcheck.typing import Array
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))

@@ -13,8 +13,9 @@ import numpy as np
 
 from gradcheck.operations.language import float32, operation, tf
 from gradcheck.operations.shapes import ranked, vector
-from gradcheck.operations.spec import BOOL, REALS, Array, Formula, Interval, OpSpec
+from gradcheck.operations.spec import BOOL, REALS, Formula, Interval, OpSpec
 from gradcheck.operations.tensorflow_1 import in_tensorflow_1
+from gradcheck.typing import Array
 
 _quantization = partial(operation, "quantization")
 

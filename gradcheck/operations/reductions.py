@@ -23,7 +23,8 @@ from gradcheck.operations.shapes import (
     transpositions,
     vector,
 )
-from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Array, Shapes
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Shapes
+from gradcheck.typing import Array
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
 

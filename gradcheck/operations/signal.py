@@ -31,7 +31,8 @@ from gradcheck.operations.shapes import (
     vector,
 )
 from gradcheck.operations.sparse import SPARSE
-from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Array, Distances, Formula, OpSpec
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Distances, Formula, OpSpec
+from gradcheck.typing import Array
 
 _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))

@@ -15,8 +15,8 @@ import numpy as np
 from gradcheck.autodiff.mode import Mode
 from gradcheck.documents import EXACT, MAX_ITEMS, DocumentError
 from gradcheck.graph import Shape
+from gradcheck.typing import Array
 
-Array = np.ndarray[Any, Any]
 Distances = Callable[..., Array]
 
 Formula: TypeAlias = Callable[..., Any]
