@@ -30,6 +30,14 @@ from gradcheck.operations.spec import Shapes
 from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
+_biased = partial(
+    _nn,
+    batched=lambda x, bias: x + bias,
+    broadcasts=True,
+    when=lambda shape: len(shape) > 1,
+    others=lambda shape: [(shape[-1:],)],
+    starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+)
 
 
 def _one_a_window_of_two_channels(image: Shape) -> Shapes:
@@ -143,15 +151,10 @@ def _filters_of_any_edge(shape: Shape) -> Shapes:
 _filter_gradient = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, windows=windows_of)
 
 CONVOLUTIONS = (
-    _nn(
+    _biased(
         "bias_add",
         lambda x, bias: tf.nn.bias_add(x, bias),
         "BiasAdd",
-        batched=lambda x, bias: x + bias,
-        broadcasts=True,
-        when=lambda shape: len(shape) > 1,
-        others=lambda shape: [(shape[-1:],)],
-        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
     _nn(
         "bias_add_channels_first",
@@ -257,14 +260,9 @@ CONVOLUTIONS = (
         count=COUNTS,
         kinks=_ties_of_dilation,
     ),
-    _nn(
+    _biased(
         "bias_add_v1",
         lambda x, bias: tf.raw_ops.BiasAddV1(value=x, bias=bias),
-        batched=lambda x, bias: x + bias,
-        broadcasts=True,
-        when=lambda shape: len(shape) > 1,
-        others=lambda shape: [(shape[-1:],)],
-        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
     _nn(
         "bias_add_grad",

@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.operations.distances import at_integers
 from gradcheck.operations.language import added_up, float32, multiples, operation, sum_of_squares, tf
 from gradcheck.operations.shapes import at_least, vector
-from gradcheck.operations.spec import REALS, Interval, unary
+from gradcheck.operations.spec import REALS, Formula, Interval, unary
 from gradcheck.typing import Array
 
 SINGLE = 1e-6
@@ -30,6 +30,14 @@ _resized = partial(_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), count=(1, 2))
 # A kernel for images that is linear.
 _linear = partial(_batch, count=(1, 2), rtol=SINGLE)
 _projected = partial(_batch, rtol=SINGLE)
+projected: Formula = lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV3(
+    images=x,
+    transforms=[transform],
+    output_shape=[3, 3],
+    interpolation="BILINEAR",
+    fill_value=0.0,
+    fill_mode="CONSTANT",
+)
 
 
 def pixel_weights(places: Any, size: int) -> tf.Tensor:
@@ -176,14 +184,7 @@ IMAGE = (
     ),
     _projected(
         "projective_transform",
-        lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV3(
-            images=x,
-            transforms=[transform],
-            output_shape=[3, 3],
-            interpolation="BILINEAR",
-            fill_value=0.0,
-            fill_mode="CONSTANT",
-        ),
+        projected,
         reference=projected_bilinearly,
         transform=(IDENTITY, SHIFT),
     ),
@@ -197,14 +198,7 @@ IMAGE = (
     ),
     _projected(
         "projective_transform_scaled",
-        lambda x, *, transform: tf.raw_ops.ImageProjectiveTransformV3(
-            images=x,
-            transforms=[transform],
-            output_shape=[3, 3],
-            interpolation="BILINEAR",
-            fill_value=0.0,
-            fill_mode="CONSTANT",
-        ),
+        projected,
         reference=projected_bilinearly,
         transform=(STRETCH, SHRINK),
     ),
