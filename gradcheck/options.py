@@ -9,7 +9,7 @@ import numpy as np
 from gradcheck.verdict.tables import Tolerance
 
 MODES = ("raise", "warn", "ignore")
-"""What happens on a result that is no agreement: `inconclusive` and `unconnected` take one of these."""
+"""The values of `inconclusive` and `unconnected`, which say what happens on a result that is no agreement."""
 
 
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:

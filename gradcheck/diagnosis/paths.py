@@ -124,7 +124,7 @@ def dependency_path(
 
 
 def _captured(custom: RecordedOperation, inside: Sequence[RecordedEvent]) -> frozenset[int]:
-    """The outside tensors that a function under tf.custom_gradient uses besides its inputs."""
+    """The captured tensors of a function under tf.custom_gradient."""
     operations = [event for event in inside if isinstance(event, RecordedOperation)]
     given = {key(tensor) for tensor in custom.inputs}
     # A variable that the function uses is read once more for the tape.

@@ -219,7 +219,7 @@ def drawn_samples(spec: OpSpec) -> Iterator[KernelSample]:
 
 
 def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, Any]) -> Iterator[KernelSample]:
-    """The one kernel that an operation runs besides those that are right; nothing where it raises."""
+    """The only kernel of an operation whose gradient is not known to be right; nothing where it raises."""
     record = recorded(lambda *tensors: single(spec)(*tensors, **attributes), [tf.constant(one) for one in arguments])
     if record.error is not None:
         return

@@ -47,7 +47,7 @@ IMPORTS = {
     r"\bCallable\[": "from collections.abc import Callable",
     r"\bAny\b": "from typing import Any",
 }
-"""What has to be imported from the standard library for what the definitions of a script use, and for every script."""
+"""Standard-library imports of a script, by the pattern in its definitions that needs them."""
 
 
 def to_python(

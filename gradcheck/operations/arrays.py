@@ -125,7 +125,7 @@ ARRAYS = (
         lambda x, y: tf.raw_ops.Concat(concat_dim=0, values=[x, y]),
         batched=lambda x, y: tf.raw_ops.Concat(concat_dim=1, values=[x, y]),
     ),
-    # More than 16 parts are told apart in another way, and the gradient of the gather arrives as IndexedSlices.
+    # TensorFlow's gradient takes another branch for more than 16 parts; in `concat_gathered` it gets IndexedSlices.
     _pair(
         "concat_many",
         lambda x, y, *, axis: tf.concat([x, y] * 9, axis=axis),

@@ -396,7 +396,7 @@ def list_item(handle: tf.Tensor, index: int, shape: tf.Tensor | tf.TensorShape) 
 
 
 def pushed_and_popped(x: tf.Tensor, *, left: bool) -> tf.Tensor:
-    """What is taken from a list, or from what is left of a longer one."""
+    """The last element of a list, or, with `left`, the one that remains of a list of two."""
     items, shape = list_of_one(x), element_shape_of(x)
     if left:
         items = tf.raw_ops.TensorListPushBack(input_handle=items, tensor=tf.sin(x))
@@ -465,7 +465,7 @@ def scattered_into_list(x: tf.Tensor, y: tf.Tensor, *, indices: tuple[int, ...])
 
 
 def scattered_rows(x: tf.Tensor, y: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
-    """What `scattered_into_list` makes of every point."""
+    """The batched form of `scattered_into_list`."""
     return tf.stack([y[:, indices.index(row)] if row in indices else x[:, row] for row in range(x.shape[1])], axis=1)
 
 

@@ -72,7 +72,7 @@ def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: Any, padding: 
 
 
 def filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
-    """What comes back to a filter is a sum over all windows of their elements times what comes back to the result."""
+    """The cotangent of a filter: the sum over all windows of their elements times the incoming cotangent."""
     pieces, edges = patches(x, *windows), len(x.shape) - 2
     rows = tf.einsum("p...k,p...o->p...ko", pieces, values)
     sums = tf.reduce_sum(rows, axis=tuple(range(1, 1 + edges)))

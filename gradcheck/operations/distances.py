@@ -17,7 +17,7 @@ from gradcheck.typing import Array
 Axes: TypeAlias = int | tuple[int, ...] | None
 
 MOVED = 16 * float(np.finfo(np.float64).eps)
-"""So much of its norm a matrix is off for which computed eigenvalues are exact."""
+"""Computed eigenvalues are exact for a matrix that differs by this share of the norm."""
 
 
 def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
@@ -82,7 +82,7 @@ def ties(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
 
 
 def _groups(x: Array, axis: Axes) -> Array:
-    """What is reduced together, behind the other axes."""
+    """The elements that are reduced together, flattened into the last axis."""
     reduced = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     last = np.moveaxis(x, reduced, range(-len(reduced), 0))
     kept = last.shape[: x.ndim - len(reduced)]

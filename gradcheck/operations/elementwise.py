@@ -22,12 +22,12 @@ UNIT = Interval(-1.0, 1.0)
 
 
 def _at_other_integers(x: Array) -> Array:
-    """Of whole numbers times x, which leap at integers, that at zero does not."""
+    """Distances of round(x) * x and its like from jump discontinuities: at all integers but zero."""
     return np.where(np.round(x) == 0, np.inf, at_integers(x))
 
 
 def _at_other_multiples(x: Array, y: Array) -> Array:
-    """Of whole numbers of times that y goes into x, times x, which leap where x is a multiple of y but zero."""
+    """Distances of floor(x / y) * x from jump discontinuities: where x is a multiple of y other than zero."""
     distances = from_multiples(x, y)
     with np.errstate(all="ignore"):
         return np.where((y != 0) & (np.round(x / y) == 0), np.inf, distances)

@@ -317,11 +317,11 @@ KERAS_SIGNAL = (
 _batch = partial(operation, "nn", in_batch=True)
 
 LEAST_SIZE = 1e-7**0.5
-"""What is less than that in a spectrum counts as that."""
+"""Lower limit that the layer applies to the values of a spectrum."""
 SOFT_TONE = LEAST_SIZE / 4
 """Silence is given a tone so soft that it is as much."""
 SHARES = (0.49789438, 0.5021056)
-"""So much of the middle one of three frequencies either bin holds."""
+"""Shares of the middle one of three frequencies in the two bins around it."""
 LEAST_POWER = 1e-10
 SOFTEST = (LEAST_POWER / SHARES[1]) ** 0.5
 

@@ -224,7 +224,7 @@ KERAS_NN = (
 @functools.cache
 def built_layer(kind: Any, shape: Any, options: tuple[tuple[str, Any], ...]) -> Any:
     """A layer of this class and these options, built for the shape of its input, or a tuple of shapes."""
-    state = random.getstate()  # Keras draws a seed from Python's generator, which is Hypothesis's or somebody's own
+    state = random.getstate()  # Keras draws a seed from Python's generator, which belongs to Hypothesis or to the user
     try:
         with tf.init_scope():
             layer = kind(dtype="float64", **dict(options))
@@ -237,7 +237,7 @@ def built_layer(kind: Any, shape: Any, options: tuple[tuple[str, Any], ...]) -> 
 def weighted_layer(
     kind: Any, x: Any, weights: list[Any], called: dict[str, Any] | None = None, **options: Any
 ) -> tf.Tensor:
-    """What a layer makes of x with these weights; `called` are arguments of its call, `options` those of its class."""
+    """The output of a layer for x and weights; `called` are arguments of its call, `options` those of its class."""
     shape = tuple(tuple(one.shape) for one in x) if isinstance(x, list) else tuple(x.shape)
     layer = built_layer(kind, shape, tuple(sorted(options.items())))
     given = [tf.identity(weight) for weight in weights] or [one.value for one in layer.trainable_variables]

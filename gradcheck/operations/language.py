@@ -1,4 +1,4 @@
-"""What the catalogue's entries and functions are written with.
+"""The vocabulary of the catalogue's entries and functions.
 
 An operation is a function, with arguments by position and attributes as keywords: linters, type checkers and "go to
 definition" see it, and it is called as it is. It is a lambda where one expression says it, also if that only calls a
@@ -96,7 +96,7 @@ def operation(
     >>> power.attributes((2,))
     {'exponent': Choice(values=(2.0, 3.0))}
     """
-    source_of(source.__code__.co_filename)  # before somebody edits it
+    source_of(source.__code__.co_filename)  # read before the file is edited
     offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
     if offers:
         fields["attributes"] = _attributes(offers)

@@ -39,14 +39,14 @@ triangular: Formula = lambda x: tf.linalg.LinearOperatorLowerTriangular(regular(
 
 
 def acted(operator: Any, x: tf.Tensor, action: str) -> tf.Tensor:
-    """What the operator, its inverse, or the adjoint of either makes of columns, or of rows whose adjoint is these."""
+    """The operator, its inverse, or the adjoint of either, applied to columns, or to rows whose adjoint they are."""
     act = operator.matmul if action.startswith("matmul") else operator.solve
     rows = action.endswith("rows")
     return act(tf.linalg.adjoint(x) if rows else x, adjoint="adjoint" in action, adjoint_arg=rows)
 
 
 def measured(operator: Any, measure: str) -> tf.Tensor:
-    """What the method of that name gives, an operator as its matrix."""
+    """The result of the method of that name; an operator is returned as its matrix."""
     value = getattr(operator, measure)()
     return value.to_dense() if isinstance(value, tf.linalg.LinearOperator) else value
 

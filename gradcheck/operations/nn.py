@@ -55,7 +55,7 @@ def raw_batch_norm(kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, o
 def batch_norm_back(
     kernel: Callable[..., Any], derivative: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor
 ) -> list[tf.Tensor]:
-    """What comes back to the batch, the scale and the offset, as an operation; a batch in half precision stays so."""
+    """Cotangents of the batch, the scale and the offset, by the gradient kernel; half precision is kept."""
     kept = raw_batch_norm(kernel, x, scale, tf.zeros_like(scale))[3:]
     return batch_norm_back_from(kept, derivative, at_most_single(x), scale, at_most_single(back))
 
@@ -83,7 +83,7 @@ def batch_norm_back_formula(x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor, *, 
 
 
 def batch_norm_back_of_itself(x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """What comes back to a batch that is its own cotangent: one tensor, given twice."""
+    """The cotangent of a batch that is its own incoming cotangent: one tensor, given twice."""
     kept = raw_batch_norm(tf.raw_ops.FusedBatchNormV3, x, scale, tf.zeros_like(scale))[3:]
     (single,) = float32(x)
     return batch_norm_back_from(kept, tf.raw_ops.FusedBatchNormGradV3, single, scale, single)[0]

@@ -99,7 +99,7 @@ def in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
 
 
 def from_cubes(pieces: tf.Tensor, lengths: list[int], stride: int, padding: str) -> tf.Tensor:
-    """The transpose of `in_cubes`: what comes back to every element of volumes of these lengths."""
+    """The transpose of `in_cubes`: the cotangent of every element of volumes of these lengths."""
     planes, rows, columns = (places(length, stride, padding) for length in lengths)
     corners = tf.reshape(pieces, [*pieces.shape[:4], 2, 2, 2, -1])
     return tf.einsum("pijkuvwz,iua,jvb,kwc->pabcz", corners, planes, rows, columns)
@@ -329,9 +329,9 @@ def one_a_window(image: Shape) -> Shapes:
 
 
 def _jumping(jumps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
-    """What happens at the ties of windows to values that are put to, or taken from, the place of the largest element.
+    """Special points of operations that put values to, or take them from, the place of each window's largest element.
 
-    The result jumps there if `jumps` says so of a window, and has a kink if not.
+    At a tie the result jumps where `jumps` holds for the window; elsewhere it has a kink.
     """
 
     def ties(x: Array, values: Array, windows: tuple[int, str], *, jump: bool) -> Array:

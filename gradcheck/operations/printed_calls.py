@@ -107,7 +107,7 @@ def _reached(functions: Iterable[Formula | None]) -> list[Formula]:
 
 
 def _variables(function: Formula) -> Mapping[str, Any]:
-    """What the names that a function does not bind stand for."""
+    """The values of the names that a function reads but does not bind."""
     enclosing = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {**function.__globals__, **{name: cell.cell_contents for name, cell in enclosing}}
 

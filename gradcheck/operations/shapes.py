@@ -82,7 +82,7 @@ def axes(shape: Shape, *_others: Shape) -> range:
 
 
 def reduced(shape: Shape, *_others: Shape) -> tuple[int | tuple[int, ...] | None, ...]:
-    """What may be reduced over: an axis, the last first, all of them, the same ones counted from the front, two, none.
+    """Axes that may be reduced: one axis, the last first, all of them, the same ones counted from the front, two, none.
 
     >>> reduced((2, 3))
     (-1, -2, None, 0, 1, (0, -1), ())

@@ -80,7 +80,7 @@ LOSES: dict[str, Callable[..., Array]] = {
     "log1p": lambda value, _: _lost_next_to_1(value),
     "xlog1py": lambda value, x, _: _lost_next_to_1(value, x),
 }
-"""What the kernels of complex numbers lose, where those of real ones do not."""
+"""Rounding that only the complex kernels lose, by operation."""
 # Of several factors the second derivative is known to be wrong wherever they lie.
 STARTS = dict.fromkeys(("cumprod", "cumprod_over_axis"), ((1,), (1, 1), (1, 1, 1), (2, 1), (2,)))
 

@@ -114,7 +114,7 @@ def compressed(matrices: tf.Tensor) -> tf.Tensor:
 
 
 def of_matrices(dense: tf.Tensor) -> tf.Tensor:
-    """What is combined with the matrices of all points, with ones for the dimensions that it has less than these."""
+    """The other operand, with dimensions of size 1 inserted until it has the rank of a batch of matrices."""
     return tf.reshape(dense, [dense.shape[0], *[1] * (3 - len(dense.shape)), *dense.shape[1:]])
 
 

@@ -1,4 +1,4 @@
-"""What the catalogue says of an operation: its source, its domain, its shapes, where it is not smooth."""
+"""The description of an operation in the catalogue: its source, its domain, its shapes, where it is not smooth."""
 
 from __future__ import annotations
 
