@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from gradcheck.verdict.probes import PROBES, first_order, one_by_one
 from gradcheck.verdict.second_order import compare_products, compare_second
 from gradcheck.verdict.summary import broken, summarise, undecided
 from gradcheck.verdict.tables import Comparison, Tolerance
+from gradcheck.verdict.terms import Term, decided
 
 Checked = tuple[OrderResult, Sequence[Comparison]]
 """The result of an order, and the tables of comparisons that it sums up (none where nothing was compared)."""
@@ -51,10 +52,9 @@ def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Chec
         except (DerivativeRaisedError, WrongShapeError):
             pass  # each order reports what it raises
         else:
-            first = _without_hidden_terms(problem, first)
-            second = _without_hidden_products(problem, _where_first_decides(problem, second, first))
-            tables = {1: [first], 2: second}
-            return {order: _decided(problem, order, tables[order]) for order in orders}
+            first = decided(first, problem, FIRST_ORDER)
+            tables = {1: [first], 2: _second_decided(SecondEvidence(problem, first), second)}
+            return {order: _summed_up(problem, order, tables[order]) for order in orders}
     return {order: check_order(problem, order) for order in orders}
 
 
@@ -71,19 +71,19 @@ def check_order(problem: GraphProblem, order: int) -> Checked:
     try:
         if order == 2:
             tables = compare_second(problem, problem.direction[None, :], np.ones(1), Tolerance())
-            tables = _without_hidden_products(problem, _where_first_decides(problem, tables))
+            tables = _second_decided(SecondEvidence(problem), tables)
         else:
             # The subgradient test at a kink takes every output by itself.
             compared = replace(problem, cotangent=None) if nodes.kinks else problem
-            tables = [_without_hidden_terms(problem, table) for table in first_order(compared, Tolerance(), PROBES)]
+            tables = [decided(table, problem, FIRST_ORDER) for table in first_order(compared, Tolerance(), PROBES)]
     except DerivativeRaisedError as error:
         return broken(order, Kind.RAISES, "the inputs", str(error)), ()
     except WrongShapeError as error:
         return broken(order, Kind.SHAPE, error.source, str(error)), ()
-    return _decided(problem, order, tables)
+    return _summed_up(problem, order, tables)
 
 
-def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) -> Checked:
+def _summed_up(problem: GraphProblem, order: int, tables: Sequence[Comparison]) -> Checked:
     """The result of the comparisons; undecided where inner values are too inaccurate to tell where a kink lies.
 
     An example is the nearest integer times y, where only two decimal places of y are correct: every difference that
@@ -125,53 +125,39 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
     return replace(first, coordinates=tuple(range(n)), outputs=(0,)), second
 
 
-def _where_first_decides(
-    problem: GraphProblem, tables: list[Comparison], first: Comparison | None = None
-) -> list[Comparison]:
-    """The second derivatives, inconclusive where only coordinates that may be at a kink make them wrong.
+def passes_jump(table: Comparison, problem: GraphProblem) -> Array:
+    """Doubt differences along directions that pass a jump within the finest steps, as of fmod(1e5, 1e-7).
 
-    The first derivatives of these are inconclusive, or a kink is nearer than the finest step. An example is a clip to
-    1e-7 and more, whose kink is 1e-7 beside an input of 0: the gradients of all other coordinates kink there along a
-    direction that moves this one. What is wrong along the rest of the direction, too, stays wrong.
+    There, differences give the slope from stair to stair, or none, and autodiff gives that of a stair.
     """
-    n = problem.point.size
-    if n > SMALL or not any(table.any(Verdict.MISMATCH) for table in tables):
-        return tables
-    if first is None:
-        plain = replace(problem, mode=PLAIN)
-        first = _without_hidden_terms(plain, one_by_one(plain, Tolerance(), range(n), range(1)))
-    decided = ~first.where(Verdict.INCONCLUSIVE)[:, 0] & ~problem.hidden_kinks
-    rest = np.where(decided, problem.direction, 0.0)
-    if (rest == problem.direction).all():
-        return tables
-    if rest.any():
-        along_rest = compare_second(problem, rest[None, :], np.ones(1), Tolerance())
-        if any(table.any(Verdict.MISMATCH) for table in along_rest):
-            return tables
-    return [replace(table.excused(True, Reason.ILL_CONDITIONED), alone=None) for table in tables]
+    missed = table.where(Verdict.MISMATCH, *ANOTHER)
+    jump = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
+    if not (jump and missed.any()) or problem.blurred_nodes:
+        return np.zeros(missed.shape, bool)
+    jumps = problem.hidden_jumps
+    passed = np.array([jumps.any() if column is None else jumps[column] for column in table.coordinates])
+    return np.asarray(missed & passed[:, None])
 
 
-def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Comparison:
-    """The table without mismatches that the chain rule contradicts.
+def hidden_terms(table: Comparison, problem: GraphProblem) -> Array:
+    """Doubt differences that the chain rule contradicts.
 
     If every node's own derivative agrees with its estimate under the incoming cotangent, and their product is no nearer
     to the differences of the whole graph, these have missed a term that is small beside others, or a kink. If rounding
     makes a node's derivative inconclusive by itself, it is inconclusive within the graph, too.
     """
-    table = _without_jumps(problem, table)
     axes = [coordinate for coordinate in table.coordinates if coordinate is not None]
-    missed = table.where(Verdict.MISMATCH, *ANOTHER)
+    missed, expected = table.where(Verdict.MISMATCH, *ANOTHER), np.full(table.verdict.shape, np.nan)
     kinked = bool(problem.nonsmooth_nodes.kinks)
     applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.outputs)
     if not (applies and missed.any() and len(axes) == len(table.coordinates)) or problem.blurred_nodes:
-        return table
+        return np.zeros(missed.shape, bool)
 
     @cache
     def moved() -> Array | None:  # the same for all outputs
         tangents = tangents_at_kink(problem, agrees)
         return None if tangents is None else tangents[axes]
 
-    expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
         under = replace(problem, cotangent=outputs[table.outputs[row]]) if kinked else problem
@@ -180,21 +166,7 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
         if pulled is not None:
             decides = not kinked or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
             expected[:, row] = np.where(decides, pulled.gradient[axes], np.nan)
-    return _without_missed(table, expected)
-
-
-def _without_jumps(problem: GraphProblem, table: Comparison) -> Comparison:
-    """The table without mismatches along directions that pass a jump within the finest steps, as of fmod(1e5, 1e-7).
-
-    There, differences give the slope from stair to stair, or none, and autodiff gives that of a stair.
-    """
-    missed = table.where(Verdict.MISMATCH, *ANOTHER)
-    jump = any(CATALOGUE[node.op].singular for node in problem.graph.nodes)
-    if not (jump and missed.any()) or problem.blurred_nodes:
-        return table
-    jumps = problem.hidden_jumps
-    passed = np.array([jumps.any() if column is None else jumps[column] for column in table.coordinates])
-    return table.marked(missed & passed[:, None], Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return _missed_by(table, expected)
 
 
 def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) -> Array | bool:
@@ -213,25 +185,72 @@ def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) 
     return found
 
 
-def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:
-    """The tables of second derivatives along the problem's direction without mismatches that the chain rule
-    contradicts."""
-    wrong = any(table.any(Verdict.MISMATCH) for table in tables)
-    applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
-    if not (applies and wrong) or (products := chain_rule_products(problem, agrees)) is None:
-        return tables
-    whole, found = problem.direction @ products, []
-    for table in tables:
-        expected = np.array([whole if column is None else products[column] for column in table.coordinates])[:, None]
-        left = _without_missed(table, expected)
-        found.append(left if left.any(Verdict.MISMATCH) else replace(left, alone=None))
-    return found
+@dataclass(frozen=True)
+class SecondEvidence:
+    """A graph whose second derivatives are in doubt, with its first ones, `compared` already or on demand."""
+
+    problem: GraphProblem
+    compared: Comparison | None = None
+
+    @cached_property
+    def first(self) -> Comparison:
+        """The comparison of the first derivatives along the axes."""
+        if self.compared is not None:
+            return self.compared
+        plain = replace(self.problem, mode=PLAIN)
+        return decided(one_by_one(plain, Tolerance(), range(plain.point.size), range(1)), plain, FIRST_ORDER)
+
+    @cached_property
+    def first_decides(self) -> bool:
+        """Whether only coordinates that may be at a kink make the second derivatives wrong."""
+        problem = self.problem
+        if problem.point.size > SMALL:
+            return False
+        settled = ~self.first.where(Verdict.INCONCLUSIVE)[:, 0] & ~problem.hidden_kinks
+        rest = np.where(settled, problem.direction, 0.0)
+        if (rest == problem.direction).all():
+            return False
+        along_rest = compare_second(problem, rest[None, :], np.ones(1), Tolerance()) if rest.any() else []
+        return not any(table.any(Verdict.MISMATCH) for table in along_rest)
+
+    @cached_property
+    def products(self) -> Array | None:
+        """The second derivatives along the direction by the chain rule, where every node's own ones agree."""
+        problem = self.problem
+        applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
+        return chain_rule_products(problem, agrees) if applies else None
 
 
-def _without_missed(table: Comparison, expected: Array) -> Comparison:
-    """The table without mismatches where the chain rule's value, `expected`, misses the estimate, too."""
+def undecided_first(table: Comparison, evidence: SecondEvidence) -> Array:
+    """Doubt second derivatives that only coordinates make wrong whose first derivatives are inconclusive.
+
+    Or those nearer to a kink than the finest step. An example is a clip to 1e-7 and more, whose kink is 1e-7 beside an
+    input of 0: the gradients of all other coordinates kink there along a direction that moves this one. What is wrong
+    along the rest of the direction, too, stays wrong.
+    """
+    return np.full(table.verdict.shape, evidence.first_decides)
+
+
+def hidden_products(table: Comparison, evidence: SecondEvidence) -> Array:
+    """Doubt differences of gradients that the chain rule contradicts."""
+    products = evidence.products
+    if products is None:
+        return np.zeros(table.verdict.shape, bool)
+    whole = evidence.problem.direction @ products
+    expected = np.array([whole if column is None else products[column] for column in table.coordinates])
+    return _missed_by(table, expected[:, None])
+
+
+def _second_decided(evidence: SecondEvidence, tables: Sequence[Comparison]) -> list[Comparison]:
+    found = [decided(table, evidence, SECOND_ORDER) for table in tables]
+    pairs = zip(tables, found, strict=True)
+    return [new if new is old or new.any(Verdict.MISMATCH) else replace(new, alone=None) for old, new in pairs]
+
+
+def _missed_by(table: Comparison, expected: Array) -> Array:
+    """Mismatches where the chain rule's value, `expected`, misses the estimate, too."""
     off = np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
-    return table.marked(table.where(Verdict.MISMATCH, *ANOTHER) & off, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return np.asarray(table.where(Verdict.MISMATCH, *ANOTHER) & off)
 
 
 def agrees(problem: GraphProblem, order: int) -> bool:
@@ -245,3 +264,10 @@ def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdi
     verdicts.append(result.verdict)
     lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)
     return lost or result.verdict == Verdict.AGREE
+
+
+FIRST_ORDER = (Term("jump beside the point", passes_jump), Term("hidden terms", hidden_terms))
+"""The doubts about mismatches of a graph's first derivatives."""
+
+SECOND_ORDER = (Term("undecided first derivatives", undecided_first), Term("hidden products", hidden_products))
+"""The doubts about mismatches of its second derivatives."""

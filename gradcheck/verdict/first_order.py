@@ -13,9 +13,8 @@ from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict import filters
+from gradcheck.verdict import terms
 from gradcheck.verdict.closer import closer_look, reach, widened, wider_look
-from gradcheck.verdict.filters import filtered
 from gradcheck.verdict.lines import (
     Lines,
     quick_estimate,
@@ -27,6 +26,7 @@ from gradcheck.verdict.lines import (
 from gradcheck.verdict.own_rounding import slope_rounding
 from gradcheck.verdict.suspicion import Evidence, moves, residue
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.terms import judged
 
 
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
@@ -91,7 +91,7 @@ def compare_gradients(
 ) -> Comparison:
     """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
-    Cheap while everything agrees: autodiff's rounding, a second tableau and the filters are used only for the rest.
+    Cheap while everything agrees: autodiff's rounding, a second tableau and the terms are used only for the rest.
     `moving` (n,): how far all lines of the check, not only these, move each coordinate.
     """
     with np.errstate(invalid="ignore", over="ignore"):
@@ -114,7 +114,7 @@ def compare_gradients(
 
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
-    """Compare some of the lines, with both tableaus, measured rounding, and the filters."""
+    """Compare some of the lines, with both tableaus, measured rounding, and the terms."""
     lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
     sample_here = sample[doubtful]
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
@@ -136,4 +136,4 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
         for each in samples
     )
-    return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
+    return judged(confirmed(first, second), evidence, terms.FIRST_ORDER)

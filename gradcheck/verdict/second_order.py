@@ -16,11 +16,11 @@ from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.problem.problem import Problem
-from gradcheck.result import Reason, Verdict
+from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict import filters
+from gradcheck.verdict import terms
 from gradcheck.verdict.closer import closer_look, reach
-from gradcheck.verdict.filters import filtered, without_nan
+from gradcheck.verdict.doubts import finite_nearby
 from gradcheck.verdict.lines import (
     BEYOND,
     Lines,
@@ -49,6 +49,7 @@ from gradcheck.verdict.suspicion import (
     worst_coordinates,
 )
 from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.terms import judged
 
 WIDE = 4096
 """Beyond this many coordinates a column is compared by its products with parts, this long, of a random left vector."""
@@ -330,7 +331,9 @@ def compare_products(
         if left is not None:
             connected = left.over(np.logical_or, lambda v, at: (v != 0) & products.connected[0, at])[None, :]
         entries, diagonal = entries.named(~connected), diagonal.named()
-    entries = without_nan(entries, gradients, values)
+    if (nan := entries.where(Verdict.INCONCLUSIVE) & np.isnan(autodiff)).any():
+        finite = finite_nearby(gradients) & finite_nearby(values)
+        entries = entries.marked(nan & finite, Verdict.MISMATCH, Kind.NON_FINITE)
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
         one = replace(found[0], coordinates=(None,), contribution=None, shares=None)
@@ -341,7 +344,7 @@ def compare_products(
 def _second_closely(
     lines: Lines, autodiff: Array, gradients: Sample, values: Sample, rough: Array
 ) -> tuple[Comparison, Comparison]:
-    """Make both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters.
+    """Make both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the terms.
 
     Where gradients contradict on lines that are not `rough` (k, 1), values count only if they agree.
     """
@@ -384,8 +387,8 @@ def _second_closely(
         beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
     )
     confirmed_entries = confirmed(*entries)
-    suspected = filtered(confirmed_entries, beside_gradients, filters.GRADIENT_DIFFERENCES)
-    compared = filtered(suspected, beside_gradients, filters.SWING)
+    suspected = judged(confirmed_entries, beside_gradients, terms.GRADIENT_DIFFERENCES)
+    compared = judged(suspected, beside_gradients, terms.SWING)
     wrong, doubtful, left = (table.where(Verdict.MISMATCH) for table in (confirmed_entries, suspected, compared))
     noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & noise_dominated(gradients))
     curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
@@ -394,8 +397,8 @@ def _second_closely(
             noisy |= aliased & ~beside_values.refutes(curvatures.autodiff)
         gaps = noisy_gaps(compared, noisy), narrow_gaps(compared, slopes_of[0], beside_gradients, beside_values)
         curvatures = beyond_gaps(curvatures, np.maximum(*gaps), lines)
-    chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
-    return compared, filtered(curvatures, beside_values, chosen)
+    chosen = terms.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else terms.VALUE_DIFFERENCES
+    return compared, judged(curvatures, beside_values, chosen)
 
 
 def beyond_gaps(diagonal: Comparison, gaps: Array, lines: Lines) -> Comparison:

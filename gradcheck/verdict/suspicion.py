@@ -1,4 +1,4 @@
-"""The evidence for the false-positive filters: a suspicion, with all that was sampled and measured around it."""
+"""The evidence for the terms of a verdict: a suspicion, with all that was sampled and measured around it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class Evidence:
-    """A quantity on k lines, sampled with two stencils, and autodiff's derivatives of it, for the filters.
+    """A quantity on k lines, sampled with two stencils, and autodiff's derivatives of it, for the terms.
 
     `lines` sample the quantity, `estimate` differentiates a sample. `own` has autodiff's values (k, c) and measures
     their rounding. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative, `beside` what

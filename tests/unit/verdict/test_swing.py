@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.result import Verdict
-from gradcheck.verdict.swing import swings
+from gradcheck.verdict.doubts import swings
 from gradcheck.verdict.tables import Comparison
 from tests import slices
 from tests.verdicts import check

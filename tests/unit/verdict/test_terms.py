@@ -1,4 +1,4 @@
-"""The filters of verdicts: what each one lets pass, and what it does not; tests/decisions has a case of each."""
+"""The terms of verdicts: what each one lets pass, and what it does not; tests/decisions has a case of each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,31 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis.extra.numpy as npst
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import Smoothness
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, Reason, Verdict
-from gradcheck.verdict import filters
-from gradcheck.verdict.aliasing import aliasing
-from gradcheck.verdict.filters import FIRST_ORDER, VALUE_DIFFERENCES, filtered
 from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
 from gradcheck.verdict.suspicion import Evidence
 from gradcheck.verdict.tables import Comparison, Tolerance
+from gradcheck.verdict.terms import (
+    ALIASING,
+    FIRST_ORDER,
+    RESIDUE,
+    SMALL_KINK,
+    VALUE_DIFFERENCES,
+    Term,
+    Terms,
+    decided,
+    judged,
+    with_allowances,
+)
 
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
 
@@ -41,7 +53,9 @@ def evidence(**parts: Any) -> Evidence:
 def lines_with(sample: Callable[..., Any]) -> Any:
     """Lines of a smooth function with these samples."""
     return SimpleNamespace(
-        problem=SimpleNamespace(smooth=True, in_float64=None, point=np.zeros(1)), directions=ONE, sample=sample
+        problem=SimpleNamespace(smooth=True, in_float64=None, point=np.zeros(1), precision=2.0**-53),
+        directions=ONE,
+        sample=sample,
     )
 
 
@@ -59,15 +73,17 @@ def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
         beside=0 * ONE,
         own=SimpleNamespace(at=lambda *_: 0 * ONE),
     )
-    found = filtered(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
+    found = judged(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
     assert found.where(INCONCLUSIVE, Reason.STAIRCASE).all()
-    less = tuple(each for each in VALUE_DIFFERENCES if each.name != "locally constant")
-    assert filtered(wrong(0.0, 2.0, 0.1), seen, less).any(MISMATCH)
+    less = tuple(each for each in VALUE_DIFFERENCES.doubts if each.name != "locally constant")
+    assert judged(wrong(0.0, 2.0, 0.1), seen, replace(VALUE_DIFFERENCES, doubts=less)).any(MISMATCH)
 
 
 @pytest.mark.parametrize(("residue", "verdict"), [(1e-15, AGREE), (1e-19, MISMATCH)])
 def test_a_residue_of_large_terms_is_rounding(residue: float, verdict: Verdict) -> None:
-    found = filters.cancelled_terms(wrong(1e-16, 0.0, 1e-300), evidence(residue=residue * ONE))
+    values = sample(np.zeros_like, np.zeros(1), np.eye(1))
+    beside = evidence(residue=residue * ONE, beside=residue * ONE, samples=(values, values))
+    found = with_allowances(wrong(1e-16, 0.0, 1e-300), beside, [RESIDUE])
     assert found.any(verdict)
     assert found.allowed >= (residue if verdict == AGREE else 0)
 
@@ -87,7 +103,7 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
 
 
 def test_what_is_not_finite_is_no_residue() -> None:
-    assert filters.cancelled_terms(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE)).any(MISMATCH)
+    assert with_allowances(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE), [RESIDUE]).any(MISMATCH)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +121,7 @@ def test_a_finer_row_refutes_only_what_it_contradicts(
 ) -> None:
     """Autodiff gives 2, the usual stencil 1; a finer one that agrees with autodiff counts unless it is constant."""
     seen = beside_a_finer_row(lambda p: slope * p, estimated(finer, bound), autodiff=2.0 * ONE)
-    assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
+    assert decided(wrong(2.0, 1.0, 1e-9), seen, [ALIASING]).any(verdict)
 
 
 @pytest.mark.parametrize(("finer", "verdict"), [(2.2, INCONCLUSIVE), (2.3, MISMATCH), (1.2, MISMATCH)])
@@ -117,7 +133,7 @@ def test_a_finer_row_that_excludes_the_difference_and_allows_autodiff_need_not_b
     seen = beside_a_finer_row(lambda p: 3 * p, close, autodiff=2.0 * ONE)
     granted = replace(close, bound=np.inf * ONE)
     seen = replace(seen, estimate=lambda row: granted if np.any(row.floor > 0) else close)
-    assert aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
+    assert decided(wrong(2.0, 1.0, 1e-9), seen, [ALIASING]).any(verdict)
 
 
 class OneLine(SimpleNamespace):
@@ -154,7 +170,7 @@ def test_what_one_entry_of_a_gradient_aliases_is_aliased_for_those_that_cannot_t
     finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both, 0 * both)
     seen = beside_a_finer_row(lambda p: 3 * p * both, finer, 2 * both, gradients)
     table = Comparison.agreeing(2 * both, both, 1e-9 * both, 1e-8 * both).marked(both > 0, MISMATCH, Kind.WRONG_VALUE)
-    assert aliasing(table, seen).where(MISMATCH).sum() == left
+    assert decided(table, seen, [ALIASING]).where(MISMATCH).sum() == left
 
 
 @pytest.mark.parametrize(("autodiff", "verdict"), [(1.0, INCONCLUSIVE), (1.5, MISMATCH)])
@@ -165,7 +181,7 @@ def test_a_kink_that_only_a_finer_row_of_the_slope_shows_excuses_what_lies_betwe
     own = SimpleNamespace(beside=lambda *_: 0 * ONE)
     seen = evidence(samples=(smooth, smooth), lines=lines_with(lambda *_, **__: kinked), own=own)
     vars(seen)["nearest"] = np.full((1, 1), Smoothness.UNKNOWN)
-    assert filters.small_kink(wrong(autodiff, 1 / 3, 1e-9), seen).any(verdict)
+    assert decided(wrong(autodiff, 1 / 3, 1e-9), seen, [SMALL_KINK]).any(verdict)
 
 
 @pytest.mark.parametrize(("autodiff", "verdict"), [(4.6e-8, INCONCLUSIVE), (4.7e-8, MISMATCH), (-1e-8, MISMATCH)])
@@ -184,16 +200,43 @@ def test_a_kink_of_values_that_have_lost_digits_excuses_what_lies_between(
     own = SimpleNamespace(beside=lambda *_: 0 * ONE)
     seen = evidence(samples=(row(), row()), lines=lines_with(row), own=own)
     vars(seen)["nearest"] = np.full((1, 1), Smoothness.SMOOTH)
-    assert filters.small_kink(wrong(side * autodiff, 0.0, 1e-9), seen).any(verdict)
+    assert decided(wrong(side * autodiff, 0.0, 1e-9), seen, [SMALL_KINK]).any(verdict)
 
 
-def test_filters_for_kinks_are_not_asked_of_smooth_functions() -> None:
+def test_terms_of_kinks_are_not_asked_of_smooth_functions() -> None:
     asked = []
 
-    def note(comparison: Comparison, _: Evidence) -> Comparison:
+    def note(comparison: Comparison, _: Evidence) -> Any:
         asked.append(comparison)
-        return comparison
+        return 0 * ONE > 0
 
-    everywhere = tuple(replace(each, apply=note) for each in FIRST_ORDER)
-    filtered(wrong(2.0, 1.0, 1e-9), evidence(), everywhere)
-    assert len(asked) == sum(each.on in (None, MISMATCH) and not each.nonsmooth for each in FIRST_ORDER)
+    doubts = tuple(replace(each, of=note) for each in FIRST_ORDER.doubts)
+    judged(wrong(2.0, 1.0, 1e-9), evidence(), Terms(doubts=doubts))
+    assert 0 < len(asked) == sum(not each.nonsmooth for each in doubts) < len(doubts)
+
+
+MASK = npst.arrays(bool, (2, 3))
+SMALL = npst.arrays(float, (2, 3), elements=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+
+
+@given(st.lists(SMALL, max_size=4), st.lists(MASK, max_size=4), st.lists(MASK, max_size=3), SMALL, st.randoms())
+def test_terms_commute_within_their_kind(allowed: Any, doubted: Any, reviewed: Any, errors: Any, rng: Any) -> None:
+    """Each entry is off by an error of 0 to 2, and 0.25 is allowed without a term."""
+    table = Comparison.agreeing(errors, 0 * errors, 0 * errors, 0.25 + 0 * errors)
+    table = table.marked(errors > 0.25, MISMATCH, Kind.WRONG_VALUE)
+    beside = evidence(samples=(sample(np.ones_like, np.zeros(2), np.eye(2)),) * 2, beside=np.inf)
+
+    def drawn(shuffled: bool) -> Terms:
+        kinds: list[list[Term]] = [
+            [Term(f"allowance {place}", lambda *_, part=part: part) for place, part in enumerate(allowed)],
+            [Term(f"doubt {place}", lambda *_, part=part: part) for place, part in enumerate(doubted)],
+            [Term(f"review {place}", lambda *_, part=part: part, about=AGREE) for place, part in enumerate(reviewed)],
+        ]
+        return Terms((), *(tuple(rng.sample(kind, len(kind)) if shuffled else kind) for kind in kinds))
+
+    one, other = judged(table, beside, drawn(False)), judged(table, beside, drawn(True))
+    assert (one.verdict == other.verdict).all()
+    wrong, off = np.any([np.zeros((2, 3), bool), *doubted], axis=0), errors > 0.25 + sum(allowed)
+    unsure = np.where(off, wrong, np.any([np.zeros((2, 3), bool), *reviewed], axis=0))
+    assert (one.where(INCONCLUSIVE) == unsure).all()
+    assert (one.where(MISMATCH) == off & ~wrong).all()

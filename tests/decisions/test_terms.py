@@ -1,9 +1,10 @@
-"""Functions that a single filter of verdicts decides: without it, they have another verdict."""
+"""Functions that a single term of verdicts decides: without it, they have another verdict."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.result import OrderResult, Reason, Verdict
-from gradcheck.verdict import filters
-from gradcheck.verdict.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, SWING, VALUE_DIFFERENCES
+from gradcheck.verdict import terms
+from gradcheck.verdict.terms import FIRST_ORDER, GRADIENT_DIFFERENCES, SWING, VALUE_DIFFERENCES, Term, Terms
 from tests import slices
 from tests.planting import planted
 from tests.verdicts import check
@@ -66,13 +67,18 @@ def bump_slope(x: Any) -> Any:
     return (1 - 2 * near**2) * tf.exp(-(near**2))
 
 
+def untraceable_square(x: Any) -> Any:
+    """A square in single precision without a form in float64."""
+    return tf.numpy_function(lambda value: np.float32(np.float64(value) ** 2), [x], np.float32)
+
+
 def saddle(x: Any) -> Any:
     return tf.maximum(tf.minimum(x[0], x[1]), tf.minimum(-x[0], -x[1]))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function at a point, the verdict, and the verdict without the filter."""
+    """A function at a point, the verdict, and the verdict without the term."""
 
     f: Callable[..., Any]
     x: Any
@@ -80,6 +86,7 @@ class Case:
     reasons: tuple[Reason, ...]
     without: Verdict
     without_reasons: tuple[Reason, ...] = ()
+    options: dict[str, float] = field(default_factory=dict)
 
 
 def saturated(x: Any) -> Any:
@@ -119,8 +126,18 @@ CASES = {
     ("FIRST_ORDER", "no number"): Case(
         lambda x: tf.sqrt(tf.abs(x)), 0.0, Verdict.MISMATCH, (), INCONCLUSIVE, (Reason.JUMP,)
     ),
+    ("FIRST_ORDER", "beyond the tolerance"): Case(
+        given(lambda x: 0 * x, lambda x: 1e-17 + 0 * x, tf.zeros_like),
+        *(1.0, INCONCLUSIVE, (Reason.TOLERANCE,), AGREE),
+        options={"atol": 1e-20},
+    ),
     ("FIRST_ORDER", "beyond a first look"): Case(
-        given(tf.tanh, lambda x: (1 + 3e-5) * (1 - tf.tanh(x) ** 2), tf.ones_like), np.float32(3.0), MISMATCH, (), AGREE
+        given(untraceable_square, lambda x: 2 * x * (1 + 1e-3 * tf.sin(1e8 * x)), tf.ones_like),
+        *(np.float32(1.3), INCONCLUSIVE, ILL, AGREE),
+    ),
+    ("FIRST_ORDER", "wrong in float64"): Case(
+        given(tf.tanh, lambda x: (1 + 3e-5) * (1 - tf.tanh(x) ** 2), tf.ones_like),
+        *(np.float32(3.0), MISMATCH, (), INCONCLUSIVE, ILL),
     ),
     ("GRADIENT_DIFFERENCES", "cancelled terms"): Case(
         given(lambda x: 1e6 + 0 * x, tf.zeros_like, lambda x: 1e-12 + 0 * x), 1.0, AGREE, (), MISMATCH
@@ -153,40 +170,61 @@ CASES = {
 
 ELSEWHERE = {("VALUE_DIFFERENCES", "locally constant"), ("VALUE_DIFFERENCES", "low precision")}
 
-"""One has a test of its own below; the other is the filter of that name in the other lists."""
+"""One has a test of its own below; the other is the term of that name in the other lists."""
 
 
 def order_result(case: Case, order: int) -> OrderResult:
-    return check(case.f, np.array(case.x), order=order).orders[order]
+    return check(case.f, np.array(case.x), order=order, **case.options).orders[order]
 
 
-def test_every_filter_has_a_case_and_a_reason() -> None:
-    names = [(name, each.name) for name, whole in LISTS.items() for each in whole]
+def all_of(whole: Terms) -> tuple[Term, ...]:
+    return (*whole.estimates, *whole.allowances, *whole.doubts, *whole.reviews)
+
+
+def test_every_term_has_a_case_and_a_reason() -> None:
+    names = [(name, each.name) for name, whole in LISTS.items() for each in all_of(whole)]
     assert len(set(names)) == len(names)
     assert {*CASES, *ELSEWHERE} == set(names)
-    assert all((each.apply.__doc__ or "").split("\n")[0].endswith(".") for whole in LISTS.values() for each in whole)
+    assert all(
+        (each.of.__doc__ or "").split("\n")[0].endswith(".") for whole in LISTS.values() for each in all_of(whole)
+    )
+
+
+def changed(whole: Terms, change: Callable[[tuple[Term, ...]], tuple[Term, ...]]) -> Terms:
+    return Terms(change(whole.estimates), change(whole.allowances), change(whole.doubts), change(whole.reviews))
 
 
 ONCE = [
     *(case for case in CASES if case[0] in ("FIRST_ORDER", "SWING")),
     *(("GRADIENT_DIFFERENCES", "unresolved slope"), ("VALUE_DIFFERENCES", "many small jumps")),
 ]
-"""Each filter that has a case, in one of the lists that contain it."""
+"""Each term that has a case, in one of the lists that contain it."""
 
 
 @slices.parametrized("name, removed", CASES, lambda _: ONCE)
-def test_the_verdict_is_another_one_without_the_filter(
-    name: str, removed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With --exhaustive: the test command only checks the verdict, for which the filter is the reason."""
+def test_the_verdict_is_another_one_without_the_term(name: str, removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --exhaustive: the test command only checks the verdict, for which the term is the reason."""
     case, whole = CASES[name, removed], LISTS[name]
     order = 1 if name == "FIRST_ORDER" else 2
     found = order_result(case, order)
     assert (found.verdict, found.reasons) == (case.verdict, case.reasons)
     if slices.whole:
-        monkeypatch.setattr(filters, name, tuple(each for each in whole if each.name != removed))
+        monkeypatch.setattr(
+            terms, name, changed(whole, lambda kind: tuple(each for each in kind if each.name != removed))
+        )
         found = order_result(case, order)
         assert (found.verdict, found.reasons) == (case.without, case.without_reasons)
+
+
+@slices.parametrized("name, removed", CASES, lambda _: ONCE)
+def test_the_order_of_terms_of_one_kind_changes_no_verdict(
+    name: str, removed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, rng = CASES[name, removed], random.Random(removed)
+    drawn = changed(LISTS[name], lambda kind: tuple(rng.sample(kind, len(kind))))
+    monkeypatch.setattr(terms, name, drawn)
+    found = order_result(case, 1 if name == "FIRST_ORDER" else 2)
+    assert found.verdict == case.verdict
 
 
 @pytest.mark.parametrize(("autodiff", "verdict"), [(3e-12, INCONCLUSIVE), (6e-12, MISMATCH), (-3e-12, MISMATCH)])

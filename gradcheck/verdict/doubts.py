@@ -1,0 +1,428 @@
+"""Doubts: ways in which a right derivative looks wrong, and, in the reviews, how a wrong one looks right.
+
+Each function returns where it holds, boolean (k, c), and its docstring is the reason. `terms` lists the verdicts that
+they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.one_sided import (
+    ROUGH,
+    OneSided,
+    Smoothness,
+    classify,
+    confirm,
+    constant,
+    interval,
+    subgradient_allows,
+    wide_slope,
+)
+from gradcheck.numerics.probing import probe_directions
+from gradcheck.numerics.reach import hidden_transition, stepped_over
+from gradcheck.numerics.rounding import lattice, rounding_of
+from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample
+from gradcheck.result import Kind, Reason, Verdict
+from gradcheck.typing import Array
+from gradcheck.verdict.closer import closer_look
+from gradcheck.verdict.lines import DRAWS, LITTLE, SPREAD, Lines, inner_rounding, sample_values, ulp_rounding
+from gradcheck.verdict.suspicion import FINER, NEARER, TINY, Evidence
+from gradcheck.verdict.tables import EXCLUSION, GRANTED, LEFT, Comparison
+
+CLEAR, ENOUGH = 64.0, 5
+"""Departures beyond CLEAR times the largest perturbation of ENOUGH draws, on either side, are no rounding errors."""
+
+FEW = 10
+"""The number of points that are perturbed again after the first draw."""
+
+MET = 2.0**-10
+"""A slope this many times nearer to autodiff's than to the difference agrees with autodiff's by more than chance."""
+
+FLAT = 4
+"""A function that is constant on this many of the finest steps may be a staircase."""
+
+CLOSER = 2.0**-14
+"""Steps scaled by this step over no stair of moderate size, and still resolve a second derivative."""
+
+DIRECTIONS_BEFORE_MISMATCH = 4
+
+TREND = 1e-3
+SHIFTS = 12
+APART = 0.05
+SWINGS = 5
+"""Of the neighbours at SHIFTS distances, at least SWINGS miss the parabola through the next ones by APART times the gap
+if the derivative oscillates. Where a value changes on both sides, up to four do.
+"""
+STILL = 4
+"""An oscillation misses one of the first STILL parabolas, which are the widest."""
+
+PERIODS, NEAR, CHANGE = 100.0, 1e-4, 10.0
+"""A term that the error bound hides may have any value where it has turned by PERIODS radians, and no nearer than NEAR
+times the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has changed there by
+at most CHANGE times its size, times that distance over the radius."""
+SHARE, CHANCE = 1e-2, 1e-6
+"""If that change is at most SHARE of the gap, neighbours at that distance tell the two apart: so many of them that the
+probability of an oscillation being back within the change at all of them is below CHANCE."""
+NEIGHBOURS = np.array([1.0, -0.83, 0.61])
+"""The neighbours' places, in units of that distance."""
+
+
+def aliasing(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt an estimate that much finer steps contradict: the usual ones missed a part of f.
+
+    The digits that the values lose are granted to the finer sample, too, which may lie inside one step of a staircase.
+    Where they only seem lost, in an oscillation or at a floor, the finer sample counts if its slope agrees with
+    autodiff's, however wide its bound. A constant finer sample does not count where perturbing inner values shows that
+    as many digits are lost. Slopes on the sides of a kink are sampled on all steps.
+    """
+    comparison = comparison.excused(comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL), Reason.ILL_CONDITIONED)
+    if not comparison.any(Verdict.MISMATCH):
+        return comparison.where(Verdict.MISMATCH)
+    sample, finer = evidence.samples[0], evidence.finer
+    lost = rounding_of(sample).values[-1]
+    plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
+    digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
+    allows = np.abs(plain.value - comparison.autodiff) <= plain.bound
+    supports = (evidence.compare(plain).where(Verdict.AGREE) | allows) & ~(constant(finer) & digits)
+    apart, beyond = (
+        (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
+        for row in (plain, granted)
+    )
+    missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
+    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
+    aliased = _beyond_rounding(aliased, comparison, evidence, finer)
+    if evidence.lines.gradients:  # a feature of one gradient entry is one of the function, and so of all entries
+        found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
+        aliased |= found & ~evidence.refutes(comparison.autodiff)
+    aliased &= comparison.where(Verdict.MISMATCH)
+    for shrink in (FINER * NEARER, NEARER):
+        left = comparison.excused(aliased, Reason.ILL_CONDITIONED)
+        if not left.any(Verdict.MISMATCH):
+            break
+        row = evidence.row(shrink)
+        aliased |= _beyond_rounding(_nearer(left, evidence, row, shrink), left, evidence, row)
+    return aliased
+
+
+def _beyond_rounding(contradicted: Array, comparison: Comparison, evidence: Evidence, row: Sample) -> Array:
+    """Mismatches that a sample contradicts by more than perturbing inner values moves it.
+
+    The root of an expanded square (x - a)**2 is constant on steps whose squares are rounded away in the sum.
+    """
+    doubtful = contradicted & comparison.where(Verdict.MISMATCH)
+    for line in np.flatnonzero(doubtful.any(axis=1)):
+        one = row[np.array([line])]
+        moves = one.step[0] * one.stencil.offsets[:, None]
+        slope, bound, values = comparison.difference[line], comparison.bound[line], one.values[0]
+        with np.errstate(invalid="ignore"):
+            away = np.abs(values - values[:1] - moves * slope) - np.abs(moves) * bound
+        away = np.where(doubtful[line], np.nan_to_num(away, nan=np.inf), 0.0)
+        doubtful[line] &= _beyond(away, evidence.lines[np.array([line])], one)
+    return doubtful
+
+
+def _beyond(away: Array, line: Lines, row: Sample) -> Array:
+    """Columns (m,) of a sample on one line that are too far `away` (p, m) at some point for rounding to be the cause.
+
+    One of the two points at a distance may escape the rounding in all draws, but hardly both. After the first draw only
+    the few points that rounding explains least are perturbed again.
+    """
+    offsets, rounding, tries = row.stencil.offsets, np.zeros_like(away), np.zeros((len(away), 1))
+    upwards, downwards = np.argsort(offsets, kind="stable"), np.argsort(-offsets, kind="stable")
+    left, places = away > 0, np.flatnonzero((away > 0).any(axis=1))
+    for draw in range(2 * DRAWS):
+        rounding[places] = np.maximum(rounding[places], inner_rounding(line, row, places, draw)[0])
+        rounding[upwards] = np.maximum(rounding[upwards], rounding[downwards])
+        tries[places] += 1
+        left, clear = away > SPREAD * rounding, (away > CLEAR * rounding) & (tries >= ENOUGH)
+        if np.all(~left.any(axis=0) | clear.any(axis=0)):
+            break
+        ratios = np.max(np.where(left, away / np.maximum(rounding, TINY), 0.0), axis=1)
+        places = np.argsort(-ratios, kind="stable")[: min(FEW, int(left.any(axis=1).sum()))]
+    return np.asarray(left.any(axis=0))
+
+
+def _nearer(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:
+    """Where finer steps agree with autodiff's slope, and the difference is the slope of many steps of a staircase.
+
+    The finer sample, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
+    """
+    inside = evidence.estimate(sample)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
+    seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
+    return np.asarray(seen | _meets(comparison, evidence, sample, inside, shrink))
+
+
+def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, estimate: Estimate, shrink: float) -> Array:
+    """Where the slopes of two finer samples agree with autodiff's within MET times their gap to the difference.
+
+    They count whatever their own bounds are: the bound of a zero is inconclusive, and that of values which are granted
+    rounding they do not have is too wide. A single sample may agree by chance where it is off by as much as its
+    rounding.
+    """
+
+    def near(row: Sample, value: Array) -> Array:
+        gap = np.abs(value - comparison.difference)
+        return np.asarray((np.abs(value - comparison.autodiff) <= MET * gap) & ~constant(row))
+
+    met = comparison.where(Verdict.MISMATCH) & near(sample, estimate.value)
+    if not met.any():
+        return met
+    other = evidence.row(shrink, CONFIRM)
+    return np.asarray(met & near(other, evidence.estimate(other).value))
+
+
+def small_jump(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt differences at a jump discontinuity: it has no derivative, and a small one may have passed for noise."""
+    return np.asarray(evidence.nearest == Smoothness.JUMP)
+
+
+def doubtful_kink(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt values between slopes that differ by more than their bounds, though not on all steps: maybe a kink.
+
+    The kink of 1.62 + 3e-12 * max(x, 0.6) shows on the coarse steps only; on the others rounding hides it.
+    """
+    side = evidence.sides[0]
+    doubt = side.left_bound + side.right_bound
+    differ = (side.kind == Smoothness.UNKNOWN) & (np.abs(side.right - side.left) > doubt)
+    return np.asarray(differ & subgradient_allows(side, comparison.autodiff, doubt))
+
+
+def small_kink(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt differences at a kink that only finer steps show: the usual ones miss |x - 1e10 x**2| at 0 and 1e-10.
+
+    A finer sample of the differenced quantity may show a kink that one of the function's values loses in its own
+    rounding. So may the usual sample once it is granted the digits that it has lost, unless the finer one shows it to
+    be smooth. Either counts if autodiff's slope is one that it allows.
+    """
+    sample, allowed, finer = evidence.samples[0], np.zeros(comparison.verdict.shape, bool), classify(evidence.finer)
+    lost = rounding_of(sample).values[-1]
+    blurred = replace(sample, floor=np.maximum(lost, lattice(sample, lost, sample.stencil.count)))
+    for sides in (finer, confirm(classify(blurred), finer)):
+        slack = evidence.own.beside(*interval(sides))
+        allowed |= (sides.kind == Smoothness.KINK) & subgradient_allows(sides, comparison.autodiff, slack)
+    return np.asarray(((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH))
+
+
+def staircase(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt differences where the quantity is constant around the point, and autodiff's slope is that of a wide step.
+
+    Such a staircase is any gradient that is computed from a value near one, as y (1 - y), for its own differences.
+    """
+    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.lines.problem.point
+    flat = _flat_steps(sample)
+    suspects = comparison.where(Verdict.MISMATCH) & (flat >= FLAT) & np.isfinite(comparison.autodiff)
+    stairs = np.zeros(suspects.shape, bool)
+    for line, column in zip(*np.nonzero(suspects), strict=True):
+        start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
+        wide = wide_slope(partial(_column, evidence.lines, int(column)), point, directions[line], start)
+        stairs[line, column] = wide is not None and abs(wide[0] - comparison.autodiff[line, column]) <= wide[1]
+    return stairs
+
+
+def hidden_kink(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt entries that take part in a kink along which the axes are flat, and which oblique directions show.
+
+    A line takes part if the jump of the slope along the same directions changes without its coordinates. Coordinates
+    that kink by themselves are held fixed.
+    """
+    lines, sample = evidence.everywhere
+    wrong = comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    columns, places = np.flatnonzero(wrong.any(axis=0)), np.flatnonzero(wrong.any(axis=1))
+    rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
+    scale = np.where(np.any(lines.directions[rough] != 0, axis=0), 0.0, evidence.moving)
+    if np.sum(scale != 0) < 2 or not len(columns):
+        return np.zeros(wrong.shape, bool)
+    values = replace(lines, cotangents=lines.cotangents[columns]).values
+
+    def along(oblique: Array) -> OneSided:
+        return classify(sample_values(lines.problem, oblique, values, sample.stencil))
+
+    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
+    whole = along(oblique)
+    kinked, hidden = np.isin(whole.kind, ROUGH), np.zeros(wrong.shape, bool)
+    for place in places if kinked.any() else ():
+        others = np.where(evidence.lines.directions[place] != 0, 0.0, oblique)
+        takes_part = not others.any() or ~whole.jumps_like(along(others))
+        hidden[place, columns] = (kinked & takes_part).any(axis=0)
+    return np.asarray(wrong & hidden)
+
+
+def hidden_swing(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt values that oscillate from neighbour to neighbour: autodiff follows a term that the differences miss.
+
+    An oscillation between the steps that is small compared with other terms, as sin(x) in sin(x) + x**2 at 2e7, is
+    rounding to the estimate. Values that a wrong formula gives, everywhere, on one side or at one point, keep their
+    distance from it.
+    """
+    finite = np.isfinite(comparison.autodiff + comparison.difference)
+    suspects: Array = np.asarray(comparison.where(Verdict.MISMATCH) & finite)
+    if not suspects.any():
+        return suspects
+    sample = evidence.samples[0]
+    radius = evidence.estimate(sample).radius / sample.step[:, None]
+    moves = sample.step[:, None] * evidence.lines.directions
+    return swings(evidence.own.at, evidence.lines.problem.point, moves, radius, comparison, suspects)
+
+
+def swings(
+    derivative: Callable[[Array], Array],
+    point: Array,
+    moves: Array,
+    radius: Array,
+    comparison: Comparison,
+    suspects: Array,
+) -> Array:
+    """Which `suspects` (k, c) oscillate, by autodiff's `derivative` (k, c) at points (n,) along the lines in doubt.
+
+    The lines move by at most `moves` (k, n); their estimates rest on the part `radius` (k, c) of that.
+    """
+    lines = suspects.any(axis=1)
+    gap = np.abs(comparison.autodiff - comparison.difference)
+    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
+    # Means of two neighbours lie on a parabola up to the fourth power of their distance.
+    reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
+    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
+    rng, some = np.random.default_rng(2), np.count_nonzero(lines)
+    move = (rng.uniform(0.5, 1.0, some) * rng.choice([-1.0, 1.0], some)) @ moves[lines]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reached = NEAR * np.min(radius * gap / size, where=suspects, initial=1.0)
+        near = np.max(PERIODS * comparison.bound * radius / gap, where=suspects, initial=reached)
+        share = np.max(CHANGE * near / radius * size / gap, where=suspects, initial=0.0)
+    if share <= SHARE:
+        count = int(np.ceil(np.log(CHANCE) / np.log(max(share, CHANCE))))
+        points = point + near * move * NEIGHBOURS[:count, None]
+        if _stays(derivative, points, comparison.autodiff, share * gap, suspects):
+            return np.zeros(gap.shape, bool)
+    square, means = shifts**2, []
+    missed = np.zeros(gap.shape, int)
+    for left, shift in zip(reversed(range(SHIFTS)), shifts, strict=True):
+        means.append((derivative(point + shift * move) + derivative(point - shift * move)) / 2)
+        if len(means) > 2:
+            wide, middle, fine = square[len(means) - 3 : len(means)]
+            part = (middle - fine) / (wide - fine)
+            missed += np.abs(means[-2] - (part * means[-3] + (1 - part) * means[-1])) > APART * gap
+        unsettled = suspects & (missed < SWINGS) & (missed + left >= SWINGS)
+        if len(means) - 2 >= STILL:
+            unsettled &= missed > 0
+        if not unsettled.any():
+            break
+    return np.asarray(suspects & (missed >= SWINGS))
+
+
+def _stays(derivative: Callable[[Array], Array], points: Array, autodiff: Array, slack: Array, suspects: Array) -> bool:
+    """Whether the derivatives of all suspects equal those at the point, within `slack` (k, c), at all of the points."""
+    return all(bool((np.abs(derivative(point) - autodiff) <= slack)[suspects].all()) for point in points)
+
+
+def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt second derivatives along lines on which the values do not resolve the first derivative.
+
+    Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every sampled
+    point, and differences of it say nothing. A function that is constant up to rounding has a known slope.
+    """
+    problem, lines = evidence.lines.problem, replace(evidence.lines, gradients=False)
+    resolved = np.ones((len(lines.directions), 1), bool)
+    for sample in evidence.values:
+        change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
+        slope = closer_look(lines.sampled, sample, first_difference(sample))
+        resolved &= slope.conclusive | (change <= LITTLE * problem.precision * problem.terms)
+    return ~resolved
+
+
+def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt second differences of values that closer steps do not confirm.
+
+    The usual steps may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
+    """
+    closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
+    same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
+    other = np.abs(closer.value - comparison.autodiff) <= closer.bound
+    return np.asarray(~same | other)
+
+
+def locally_constant(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt values that are constant around the point, but not on all steps: they show no curvature."""
+    sample = evidence.samples[1]
+    return np.asarray((_flat_steps(sample) >= FLAT) & ~constant(sample))
+
+
+def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Array:
+    """Name as the reason that the function is finite on none of the finest steps of either side."""
+    return np.asarray(~np.isfinite(_beside(evidence.samples[0])).any(axis=1))
+
+
+def no_number(comparison: Comparison, evidence: Evidence) -> Array:
+    """Reject NaN where the function is finite at the point and near it, whatever kind of point that is."""
+    return np.isnan(comparison.autodiff) & finite_nearby(evidence.samples[0])
+
+
+def finite_nearby(sample: Sample) -> Array:
+    """Where a sample is finite at the point and on the finest steps, (k, c)."""
+    return np.asarray(np.isfinite(sample.values[:, 0]) & np.isfinite(_beside(sample)).all(axis=1))
+
+
+def _beside(sample: Sample) -> Array:
+    """The values on the finer half of the steps, on both sides, (k, steps, c)."""
+    fine = sample.stencil.count // 2
+    return np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)
+
+
+def beyond_the_tolerance(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt agreement beyond a given tolerance, unless a derivative of zero has only a relative one."""
+    return _allowed_by_rounding(comparison, evidence) & evidence.lines.tolerance.given
+
+
+def wrong_in_float64(comparison: Comparison, evidence: Evidence) -> Array:
+    """Reject agreement within the rounding of low precision if the formula is wrong in float64."""
+    agree, difference = _allowed_by_rounding(comparison, evidence), comparison.difference
+    if evidence.lines.problem.precision <= EPS64 or not agree.any() or (exact := evidence.own.in_float64) is None:
+        return np.zeros(agree.shape, bool)
+    missed, allowed = np.abs(exact - difference), comparison.bound + ulp_rounding(exact, EPS64)
+    wrong = agree & (missed > np.maximum(EXCLUSION * allowed, evidence.lines.tolerance.of(difference)))
+    if wrong.any():
+        wrong &= missed > EXCLUSION * (allowed + LEFT * evidence.own.lost)
+    return np.asarray(wrong)
+
+
+def beyond_a_first_look(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt agreement in low precision beyond what a first look states, if no float64 form tells more.
+
+    A derivative that is next to zero may be off by what is negligible.
+    """
+    agree, precision = _allowed_by_rounding(comparison, evidence), evidence.lines.problem.precision
+    if precision <= EPS64 or not agree.any() or evidence.own.in_float64 is not None:
+        return np.zeros(agree.shape, bool)
+    difference, bound = comparison.difference, comparison.bound
+    error = np.abs(comparison.autodiff - difference)
+    zero = (np.abs(difference) <= EXCLUSION * bound) & (error <= EXCLUSION * comparison.little)
+    first_look = GRANTED * EXCLUSION * (bound + ulp_rounding(comparison.autodiff, precision))
+    return np.asarray(agree & ~zero & (error > first_look))
+
+
+def _allowed_by_rounding(comparison: Comparison, evidence: Evidence) -> Array:
+    """Entries that agree, away from kinks, by more than a given tolerance allows."""
+    agree, tolerance = comparison.where(Verdict.AGREE) & ~comparison.at_kink, evidence.lines.tolerance
+    if not tolerance.given:
+        return agree
+    beyond = np.abs(comparison.autodiff - comparison.difference) > tolerance.of(comparison.difference)
+    return np.asarray(agree & beyond & ((np.abs(comparison.difference) > comparison.bound) | bool(tolerance.atol)))
+
+
+def _column(lines: Lines, column: int, points: Array) -> Array:
+    """One column of the values at `points`, evaluated after the point itself, which reference formulas expect first."""
+    return lines.values(np.concatenate([lines.problem.point[None, :], points]))[1:, column]
+
+
+def _flat_steps(sample: Sample) -> Array:
+    """Number (k, c) of finest steps on which the values at both sides equal the one at the point."""
+    centre = sample.values[:, :1]
+    same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
+    return np.asarray(np.logical_and.accumulate(same, axis=1).sum(axis=1))
