@@ -145,14 +145,18 @@ class Diagnosis:
         return [f"{label:<8}  {text}" for label, text in self.lines]
 
 
+ESTIMATE = "error of the estimate"
+"""The name of that term of an allowed error; the error is a multiple of the estimate's bound."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """A wrong derivative, at its worst element.
 
     `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
-    them). `difference` is the estimate, within `bound`; `allowed` is the largest error that is not reported.
-    `diagnosis` is the cause, if the code shows it; `also` names the elements that move together with this one, if the
-    input has a constraint.
+    them). `difference` is the estimate, within `bound`; `allowed` is the largest error that is not reported, `terms`
+    are its larger parts by name. `diagnosis` is the cause, if the code shows it; `also` names the elements that move
+    together with this one, if the input has a constraint.
     """
 
     kind: Kind
@@ -167,6 +171,7 @@ class Finding:
     reason: str
     diagnosis: Diagnosis | None = None
     also: str = ""
+    terms: tuple[tuple[str, float], ...] = ()
 
     @property
     def element(self) -> str:

@@ -11,13 +11,16 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import parts_of
 from gradcheck.autodiff.sources import Source
-from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
+from gradcheck.result import ESTIMATE, Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
 from gradcheck.typing import Array
 from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
-from gradcheck.verdict.tables import Comparison, Tolerance, combined
+from gradcheck.verdict.tables import PARTS, Comparison, Tolerance, combined
 
 TERMS = 4
 """The number of elements of a direction that are named."""
+
+SHOWN = 0.05
+"""The least share of an allowed error that a term has to have to be named."""
 
 NONE_GIVEN = Tolerance()
 CONTRADICTING = "the one that disagrees with the other two estimates: {}"
@@ -245,7 +248,16 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         allowed=allowed,
         reason=f"autodiff gives {given}, {estimate}{other}",
         also=also,
+        terms=_terms(table, line, row),
     )
+
+
+def _terms(table: Comparison, line: int, row: int) -> tuple[tuple[str, float], ...]:
+    """The parts of an allowed error that are at least SHOWN of it, by their names."""
+    allowed = float(table.allowed[line, row])
+    parts = {name: float(table.parts[name][line, row]) for name in PARTS.names or ()}
+    terms = {ESTIMATE: allowed - sum(parts.values()), **parts}
+    return tuple((name, part) for name, part in terms.items() if part >= SHOWN * allowed)
 
 
 def estimate_text(difference: float, bound: float, beside: float = nan) -> str:

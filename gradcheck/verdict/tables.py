@@ -31,6 +31,11 @@ sum. A few wide steps show it as surely as many, and one perturbed value does.""
 WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
 """The dtype of arrays of verdicts, kinds and reasons."""
 
+PARTS = np.dtype(
+    [(name, float) for name in ("rounding", "tolerance", "cancelled terms", "digits lost in low precision")]
+)
+"""The dtype of arrays of the parts of an allowed error; the rest is the error of the estimate."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -60,9 +65,9 @@ class Comparison:
     """Derivatives compared along lines (rows of the arrays), one column per output; all arrays have one shape.
 
     `difference` is the finite-difference estimate, within `bound`; `allowed` is the largest error that would not have
-    been noticed, `little` an error that is negligible compared with the function's values there. `verdict` holds values
-    of Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink`
-    marks agreement with a subgradient.
+    been noticed, with the named `parts` of it, `little` an error that is negligible compared with the function's values
+    there. `verdict` holds values of Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is
+    inconclusive, else "". `at_kink` marks agreement with a subgradient.
 
     The rest says where the entries lie: `coordinates` has that of each line (None for a random direction), `outputs`
     that of each column of the arrays (None for a random combination). `contribution` is the largest single
@@ -82,6 +87,7 @@ class Comparison:
     verdict: Array
     cause: Array
     at_kink: Array
+    parts: Array
     coordinates: tuple[int | None, ...] = ()
     outputs: tuple[int | None, ...] = ()
     contribution: Array | None = None
@@ -105,7 +111,7 @@ class Comparison:
             np.zeros(shape, bool),
         )
         little = np.zeros(shape) if little is None else little
-        return Comparison(autodiff, difference, bound, allowed, little, agree, none, nowhere)
+        return Comparison(autodiff, difference, bound, allowed, little, agree, none, nowhere, np.zeros(shape, PARTS))
 
     def where(self, verdict: Verdict, *causes: Kind | Reason) -> Array:
         """Entries with this verdict, and one of these causes if any are given; boolean."""
@@ -174,7 +180,7 @@ class Comparison:
         return np.where(self.where(Verdict.INCONCLUSIVE), 0.0, ratio)
 
 
-ARRAYS = tuple(field.name for field in fields(Comparison))[:8]
+ARRAYS = tuple(field.name for field in fields(Comparison))[:9]
 
 
 def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Comparison:
@@ -186,6 +192,7 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
     error = np.abs(autodiff - estimate.value)
     uncertain = estimate.bound + rounding
     noticed, wanted = EXCLUSION * uncertain, tolerance.of(estimate.value)
+    beyond = np.maximum(wanted - noticed, 0.0)
     with np.errstate(invalid="ignore"):
         close = error <= np.maximum(factor * uncertain, wanted)
         too_fine: Array = np.zeros(error.shape, bool)
@@ -195,6 +202,7 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
             too_fine = close & (noticed > wanted) & ~waived
             noticed = np.maximum(noticed, wanted)
     comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed, estimate.little)
+    comparison.parts["rounding"], comparison.parts["tolerance"] = EXCLUSION * rounding, beyond
     comparison = comparison.marked(~close, Verdict.MISMATCH, Kind.WRONG_VALUE)
     comparison = comparison.marked(too_fine, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
     return comparison.marked(~estimate.conclusive, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)

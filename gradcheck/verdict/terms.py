@@ -81,22 +81,20 @@ def with_allowances(comparison: Comparison, evidence: Evidence, allowances: Sequ
     For an estimate of zero, what is allowed counts as next to zero.
     """
     wrong, error = comparison.where(Verdict.MISMATCH), np.abs(comparison.autodiff - comparison.difference)
-    parts: dict[str, Array] = {}
-    more = np.zeros(wrong.shape)
+    allowed, parts = comparison.allowed, comparison.parts.copy()
     for each in allowances:
-        if not (wrong & ~(error <= comparison.allowed + more)).any():
+        if not (wrong & ~(error <= allowed)).any():
             break
-        parts[each.name] = each.of(comparison, evidence)
-        more = more + parts[each.name]
-    covered = wrong & np.isfinite(comparison.autodiff) & (error <= comparison.allowed + more)
-    if not covered.any():
-        return comparison
-    allowed = np.where(covered, comparison.allowed + more, comparison.allowed)
+        parts[each.name] = np.where(wrong, each.of(comparison, evidence), 0.0)
+        allowed = allowed + parts[each.name]
+    covered = wrong & np.isfinite(comparison.autodiff) & (error <= allowed)
     zero = covered & (np.abs(comparison.difference) <= comparison.bound)
     little = np.where(zero, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
-    vacuous = covered & (more > EXCLUSION * evidence.little(comparison.difference))
-    more_allowed = replace(comparison, allowed=allowed, little=little).marked(covered, Verdict.AGREE)
-    return more_allowed.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    more = replace(comparison, allowed=allowed, parts=parts, little=little).marked(covered, Verdict.AGREE)
+    if not covered.any():
+        return more
+    vacuous = covered & (allowed - comparison.allowed > EXCLUSION * evidence.little(comparison.difference))
+    return more.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def decided(comparison: Comparison, evidence: Any, terms: Sequence[Term]) -> Comparison:
@@ -137,7 +135,8 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Require autodiff to lie between one-sided slopes that differ; jumps and infinite slopes are inconclusive."""
     first, second = evidence.sides
-    slack = evidence.own.beside(*interval(first)) + evidence.lines.tolerance.of(comparison.difference)
+    rounding, tolerated = evidence.own.beside(*interval(first)), evidence.lines.tolerance.of(comparison.difference)
+    slack = rounding + tolerated
     kinked = first.kind == Smoothness.KINK
     certain = kinked & (second.kind == Smoothness.KINK)
     autodiff = evidence.own.autodiff
@@ -146,12 +145,16 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     excluded = certain & ~np.logical_or(*near)
     bounded = kinked & np.isfinite(first.reach)
     agrees = kinked & inside
+    parts = np.where(bounded, np.zeros_like(comparison.parts), comparison.parts)
+    for name, part in (("rounding", rounding), ("tolerance", tolerated)):
+        parts[name] = np.where(bounded, part, parts[name])
     comparison = replace(
         comparison,
         difference=np.where(kinked & np.isfinite(first.middle), first.middle, comparison.difference),
         bound=np.where(bounded, first.reach, comparison.bound),
         allowed=np.where(bounded, first.reach + slack, comparison.allowed),
         at_kink=agrees,
+        parts=parts,
     ).marked(agrees, Verdict.AGREE)
     comparison = comparison.marked(excluded, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
     comparison = comparison.marked(kinked & ~excluded & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
@@ -166,7 +169,7 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Array:
     return np.where(beside, 0.0, np.maximum(evidence.residue - comparison.allowed, 0.0))
 
 
-def low_precision(comparison: Comparison, evidence: Evidence) -> Array:
+def lost_digits(comparison: Comparison, evidence: Evidence) -> Array:
     """Allow for the digits that a right derivative loses in low precision, measured against its float64 form."""
     if evidence.lines.problem.in_float64 is None:
         return np.zeros(comparison.verdict.shape)
@@ -174,7 +177,7 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Array:
 
 
 RESIDUE = Term("cancelled terms", cancelled_terms)
-LOST_DIGITS = Term("low precision", low_precision)
+LOST_DIGITS = Term("digits lost in low precision", lost_digits)
 CURVATURE_JUMP = Term("curvature jump", curvature_jump, nonsmooth=True)
 ALIASING = Term("aliasing", doubts.aliasing)
 SMALL_JUMP = Term("small jump", doubts.small_jump, Reason.JUMP, nonsmooth=True)

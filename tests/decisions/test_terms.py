@@ -117,7 +117,7 @@ CASES = {
     ),
     ("FIRST_ORDER", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), INCONCLUSIVE, ILL),
     ("FIRST_ORDER", "small kink"): Case(lambda x: tf.abs(x - 1e8 * x * x), 0.0, INCONCLUSIVE, ILL, MISMATCH),
-    ("FIRST_ORDER", "low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
+    ("FIRST_ORDER", "digits lost in low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
     ("FIRST_ORDER", "hidden kink"): Case(saddle, [0.0, 0.0], INCONCLUSIVE, (Reason.COMPOSED_KINK,), MISMATCH),
     ("FIRST_ORDER", "edge of the domain"): Case(
         lambda x: tf.where(x == 0.5, x, tf.sqrt(-x * x)),
@@ -142,7 +142,7 @@ CASES = {
     ("GRADIENT_DIFFERENCES", "cancelled terms"): Case(
         given(lambda x: 1e6 + 0 * x, tf.zeros_like, lambda x: 1e-12 + 0 * x), 1.0, AGREE, (), MISMATCH
     ),
-    ("GRADIENT_DIFFERENCES", "low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
+    ("GRADIENT_DIFFERENCES", "digits lost in low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
     ("GRADIENT_DIFFERENCES", "aliasing"): Case(
         given(lambda x: x**2 / 2, lambda x: x + bump(x), lambda x: 1 + bump_slope(x)), 1.0, INCONCLUSIVE, ILL, MISMATCH
     ),
@@ -168,7 +168,7 @@ CASES = {
     ),
 }
 
-ELSEWHERE = {("VALUE_DIFFERENCES", "locally constant"), ("VALUE_DIFFERENCES", "low precision")}
+ELSEWHERE = {("VALUE_DIFFERENCES", "locally constant"), ("VALUE_DIFFERENCES", "digits lost in low precision")}
 
 """One has a test of its own below; the other is the term of that name in the other lists."""
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.result import Finding, Kind, Reason, Result, Verdict
+from gradcheck.result import ESTIMATE, Finding, Kind, Reason, Result, Verdict
+from gradcheck.verdict.failure import failure
 from gradcheck.verdict.resolution import MARGIN
 from gradcheck.verdict.summary import broken, direction_text, element_of, summarise, undecided
 from gradcheck.verdict.tables import GRANTED, WORD, Comparison, Tolerance
@@ -144,3 +145,17 @@ def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
         "with rtol=0.01, smaller errors than 1.0e-01 have to be detected, but this check detects only that or more; "
         "use a larger tolerance"
     )
+
+
+def test_a_finding_names_the_larger_terms_of_what_is_allowed() -> None:
+    one = np.ones((1, 1))
+    entry = Comparison.agreeing(2 * one, one, 1e-9 * one, 1e-7 * one).marked(one > 0, MISMATCH, Kind.WRONG_VALUE)
+    entry.parts["rounding"], entry.parts["cancelled terms"] = 6e-8, 1e-9
+    entry = replace(entry, coordinates=(0,), outputs=(0,))
+    (finding,) = summarise(1, [entry], [Source("x", np.ones(()))]).findings
+    assert [name for name, _ in finding.terms] == [ESTIMATE, "rounding"]
+    text = failure("f", Result({1: summarise(1, [entry], [Source("x", np.ones(()))])}))
+    assert "off by       1   (allowed 1.0e-07: error of the estimate 3.9e-08, rounding 6.0e-08)" in text
+    entry.parts["rounding"], entry.parts["tolerance"] = 0.0, 9.9e-8
+    text = failure("f", Result({1: summarise(1, [entry], [Source("x", np.ones(()))])}))
+    assert "off by       1   (allowed 1.0e-07: tolerance)" in text

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.numerics.difference import Estimate
 from gradcheck.result import Kind, Reason, Verdict
-from gradcheck.verdict.tables import EXCLUSION, WORD, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.tables import EXCLUSION, PARTS, WORD, Comparison, Tolerance, combined, compare, confirmed
 
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
 
@@ -24,6 +24,7 @@ def entries(**changes: object) -> Comparison:
         "verdict": np.array([[AGREE, MISMATCH], [MISMATCH, INCONCLUSIVE]], WORD),
         "cause": np.array([["", Kind.WRONG_VALUE], [Kind.MISSING, Reason.STAIRCASE]], WORD),
         "at_kink": np.zeros((2, 2), bool),
+        "parts": np.zeros((2, 2), PARTS),
     }
     return Comparison(**{**table, **changes})  # type: ignore[arg-type]
 

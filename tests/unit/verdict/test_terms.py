@@ -19,7 +19,7 @@ from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
 from gradcheck.verdict.suspicion import Evidence
-from gradcheck.verdict.tables import Comparison, Tolerance
+from gradcheck.verdict.tables import PARTS, Comparison, Tolerance
 from gradcheck.verdict.terms import (
     ALIASING,
     FIRST_ORDER,
@@ -224,11 +224,11 @@ def test_terms_commute_within_their_kind(allowed: Any, doubted: Any, reviewed: A
     """Each entry is off by an error of 0 to 2, and 0.25 is allowed without a term."""
     table = Comparison.agreeing(errors, 0 * errors, 0 * errors, 0.25 + 0 * errors)
     table = table.marked(errors > 0.25, MISMATCH, Kind.WRONG_VALUE)
-    beside = evidence(samples=(sample(np.ones_like, np.zeros(2), np.eye(2)),) * 2, beside=np.inf)
+    beside = evidence(samples=(sample(lambda p: np.ones((len(p), 3)), np.zeros(2), np.eye(2)),) * 2, beside=np.inf)
 
     def drawn(shuffled: bool) -> Terms:
         kinds: list[list[Term]] = [
-            [Term(f"allowance {place}", lambda *_, part=part: part) for place, part in enumerate(allowed)],
+            [Term(name, lambda *_, part=part: part) for name, part in zip(PARTS.names or (), allowed, strict=False)],
             [Term(f"doubt {place}", lambda *_, part=part: part) for place, part in enumerate(doubted)],
             [Term(f"review {place}", lambda *_, part=part: part, about=AGREE) for place, part in enumerate(reviewed)],
         ]
