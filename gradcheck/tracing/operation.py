@@ -48,8 +48,13 @@ class Operation:
 
     @staticmethod
     def of(node: Any) -> Operation:
-        """Return the operation of a node, as it stands in the definition of a graph or a function."""
+        """Return the operation of a node, as it stands in the definition of a graph or a function.
+
+        Raises CannotRunError if TensorFlow has no definition of it.
+        """
         definition, kinds, given = op_def_registry.get(node.op), attribute_kinds(node.op), node.attr
+        if definition is None:
+            raise CannotRunError(node.op)
         unwritten = any(name not in given for name in kinds)
         usual = {one.name: one.default_value for one in definition.attr} if unwritten else {}
         settings = {name: _value(given.get(name) or usual[name], kind) for name, kind in kinds.items()}

@@ -69,15 +69,12 @@ class RecordedOperation:
     @property
     def argument_names(self) -> list[str]:
         """Names for its inputs: TensorFlow's own, those of a custom gradient's parameters, else numbers."""
-        call = self.custom_gradient
-        if call is None:
+        count = len(self.inputs)
+        if self.custom_gradient is None:
             names = [one.name for one in self.operation.arguments]
         else:
-            names = list(call.func.__code__.co_varnames[: call.func.__code__.co_argcount])
-        if call is not None and self.variables:
-            own = [variable.name.split(":")[0] for variable in self.variables]
-            names = [*names[: len(self.inputs) - len(own)], *own]
-        count = len(self.inputs)
+            code, own = self.custom_gradient.func.__code__, [one.name.split(":")[0] for one in self.variables]
+            names = [*code.co_varnames[: code.co_argcount][: count - len(own)], *own]
         return [*names, *(f"inputs[{i}]" for i in range(len(names), count))][:count]
 
     @property
