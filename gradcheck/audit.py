@@ -23,6 +23,7 @@ from gradcheck.options import name_of
 from gradcheck.problem.opening import refuse_graph
 from gradcheck.tracing.kernels import PYTHON
 from gradcheck.tracing.library_functions import OPERATIONS
+from gradcheck.tracing.operation import attribute_kinds
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.user_code import place_of
@@ -151,9 +152,9 @@ def _called(one: RecordedOperation) -> Iterator[str]:
     definition = op_def_registry.get(one.name)
     if definition is None and _definition(one.name) is not None:
         yield one.name
-    functions = {each.name for each in (() if definition is None else definition.attr) if "func" in each.type}
-    for name, value in zip(one.attrs[::2], one.attrs[1::2], strict=False):
-        if name in functions:
+    kinds = attribute_kinds(one.name)
+    for name, value in one.operation.settings.items():
+        if "func" in kinds.get(name, ""):
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 each = getattr(each, "name", each)
                 yield each.decode() if isinstance(each, bytes) else str(each)

@@ -12,6 +12,7 @@ from tensorflow.python.framework import op_def_registry, tensor_util
 
 from gradcheck.defects.kernel_use import KernelUse
 from gradcheck.result import Place
+from gradcheck.tracing.operation import Operation
 
 LARGEST = 4096
 """The most elements of a constant whose value is read."""
@@ -70,13 +71,14 @@ class FunctionKernels:
             if "_gradient_op_type" in node.attr:
                 self.custom.add(node.name)
                 brought = node.attr["_gradient_op_type"].s.decode() in self.gradients
-            definition = op_def_registry.get(node.op)
-            if definition is None:
+            if op_def_registry.get(node.op) is None:
                 self.unread.add(f"the operation {node.op}")
                 continue
             at = f"{node.name} in {function.signature.name}{where}"
-            inputs = tuple(_inputs(node, definition, constants))
-            outputs = frozenset(_outputs(node, definition, consumed))
+            operation = Operation.of(node)
+            inputs = tuple(_inputs(node.input, (one.dtype for one in operation.arguments), constants))
+            names = (f"{node.name}:{one.definition.name}:{one.place or 0}" for one in operation.results)
+            outputs = frozenset(number for number, name in enumerate(names) if name in consumed)
             self.uses.append(KernelUse(node.op, inputs, dict(node.attr), outputs, place, at, brought))
         return called
 
@@ -88,9 +90,8 @@ def called_by(node: Any) -> list[str]:
     return [value.func.name for value in values if value.HasField("func")] + listed
 
 
-def _inputs(node: Any, definition: Any, constants: dict[str, Any]) -> Iterator[GraphInput]:
-    dtypes = [dtype for argument in definition.input_arg for dtype in _dtypes(node, definition, argument)]
-    for name, dtype in zip((one for one in node.input if not one.startswith("^")), dtypes, strict=False):
+def _inputs(names: Iterable[str], dtypes: Iterable[int], constants: dict[str, Any]) -> Iterator[GraphInput]:
+    for name, dtype in zip((one for one in names if not one.startswith("^")), dtypes, strict=False):
         source = constants.get(name.partition(":")[0])
         yield GraphInput(tf.as_dtype(dtype), None if source is None else _constant(source))
 
@@ -99,23 +100,3 @@ def _constant(node: Any) -> np.ndarray[Any, Any] | None:
     tensor = node.attr["value"].tensor
     size = int(np.prod([one.size for one in tensor.tensor_shape.dim], dtype=np.int64))
     return np.asarray(tensor_util.MakeNdarray(tensor)) if size <= LARGEST else None
-
-
-def _dtypes(node: Any, definition: Any, argument: Any) -> list[int]:
-    """The dtypes of the tensors of one argument of an operation; an attribute that is not written has its default."""
-    usual = {one.name: one.default_value for one in definition.attr}
-    held = {name: node.attr[name] if name in node.attr else usual[name] for name in usual}
-    if argument.type_list_attr:
-        return list(held[argument.type_list_attr].list.type)
-    dtype = argument.type or held[argument.type_attr].type
-    return [dtype] * (held[argument.number_attr].i if argument.number_attr else 1)
-
-
-def _outputs(node: Any, definition: Any, consumed: set[str]) -> Iterator[int]:
-    """The numbers of the outputs that are used."""
-    number = 0
-    for argument in definition.output_arg:
-        for place in range(len(_dtypes(node, definition, argument))):
-            if f"{node.name}:{argument.name}:{place}" in consumed:
-                yield number
-            number += 1

@@ -27,11 +27,10 @@ from gradcheck.problem.opening import open_function
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Verdict, told_apart
 from gradcheck.tracing.blame_time import TIMES, BlameTime, TimeUpError
-from gradcheck.tracing.function_graph import OF_GRAPH
+from gradcheck.tracing.graph_interpreter import OF_GRAPH
 from gradcheck.tracing.kernels import ONE_TRIANGLE
+from gradcheck.tracing.operation import attribute_kinds, widened
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation
-from gradcheck.tracing.rerun import widened
-from gradcheck.tracing.single_operation import attribute_kinds
 from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, definition_of, file_owner, place_of
 from gradcheck.typing import Array
@@ -501,9 +500,10 @@ SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
 
 def described(operation: RecordedOperation, name: str = "") -> str:
     """Describe an operation, or another `name`, with its line, layer and attributes."""
-    pairs = zip(operation.attrs[::2], operation.attrs[1::2], strict=True)
     kinds = attribute_kinds(operation.name)
-    shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
+    shown = [
+        (name, one) for name, one in operation.operation.settings.items() if kinds.get(name) in SHOWN and name != "N"
+    ]
     texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
     name = (name or _name(operation)) + at(operation.line) + (f" ({operation.within})" if operation.within else "")
     return name + (f" with {', '.join(texts)}" if texts else "")

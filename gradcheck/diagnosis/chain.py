@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import dense, pullbacks
 from gradcheck.diagnosis.paths import DependencyPath, dependency_path, differentiable
+from gradcheck.tracing.operation import widened
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, RecordedPullback, key
-from gradcheck.tracing.rerun import argument_names, movable, rerun, widened
 
 Tensors = list[Any]
 
@@ -39,7 +39,7 @@ class Factor:
     @property
     def names(self) -> list[str]:
         """Names of the tensors at the positions moved."""
-        names = argument_names(self.operation)
+        names = self.operation.argument_names
         outputs = len(self.operation.outputs)
         names += ["its cotangent" if outputs == 1 else f"the cotangent of output {i}" for i in range(outputs)]
         return [names[position] for position in self.moved]
@@ -75,7 +75,7 @@ class Factor:
         for position, tensor in zip(self.moved, moved, strict=True):
             tensors[position] = tensor
         count = len(self.operation.inputs)
-        run = partial(rerun, self.operation, wide=wide)
+        run = partial(self.operation.rerun, wide=wide)
         parts = run(tensors) if self.order == 1 else _product(run, tensors[:count], tensors[count:], self._sources)
         return [part for part, cotangent in zip(parts, self.cotangents, strict=True) if cotangent is not None]
 
@@ -186,7 +186,7 @@ def _second(
 
 def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath, order: int) -> tuple[int, ...]:
     """The positions of the tensors that depend on the source and can be moved; cotangents follow the inputs."""
-    free = movable(operation, order)
+    free = operation.movable(order)
     return tuple(
         position
         for position, one in enumerate(tensors)

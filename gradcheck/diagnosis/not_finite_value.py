@@ -23,7 +23,6 @@ from gradcheck.diagnosis.unconnected import variable_name
 from gradcheck.result import Cause, Diagnosis
 from gradcheck.tracing.kernels import MOVING, OF_INTEGERS, READING, WHERE
 from gradcheck.tracing.record import CodeRecord, RecordedOperation, key
-from gradcheck.tracing.rerun import argument_names, rerun
 from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import place_of
 from gradcheck.typing import Array
@@ -92,7 +91,7 @@ class ValueOrigin:
             given = operation.inputs[argument]
             element = place if given.shape == self.tensor.shape else _worst(operation, given)
             value = as_array(given)[element].item()
-            where = f" at {argument_names(operation)[argument]}{element_text(element)} = {value:.6g}"
+            where = f" at {operation.argument_names[argument]}{element_text(element)} = {value:.6g}"
         behind = None if argument is None else maker(record, operation.inputs[argument])
         evidence = f"in the forward pass, {name} returns {result:.6g}{where}; {count}"
         remedy = remedy_for_value(operation, behind, value, result, self.tensor.dtype.name)
@@ -228,7 +227,7 @@ def _reaches(
             if operation.states_written:
                 return True
             try:
-                outputs = rerun(operation, inputs)
+                outputs = operation.rerun(inputs)
             except Exception:  # from TensorFlow, or a custom gradient's function, which runs once more
                 return True
             changed |= {key(old): new for old, new in zip(operation.outputs, outputs, strict=True)}

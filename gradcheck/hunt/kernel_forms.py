@@ -25,9 +25,9 @@ from gradcheck.operations.drawn_arguments import drawn_arguments
 from gradcheck.operations.spec import OpSpec
 from gradcheck.result import Verdict
 from gradcheck.tracing.kernels import RIGHT_GRADIENT
+from gradcheck.tracing.operation import attribute_kinds
 from gradcheck.tracing.record import RecordedOperation
 from gradcheck.tracing.recorder import recorded
-from gradcheck.tracing.single_operation import executed
 from gradcheck.typing import Array
 
 LARGEST = 64
@@ -82,10 +82,8 @@ class KernelSample:
     def settings(self) -> dict[str, Any]:
         """The kernel's attributes, and its other inputs by number, as plain values; None for large ones."""
         definition = op_def_registry.get(self.kernel.name)
-        types = {} if definition is None else {one.name: one.type for one in definition.attr}
-        flat = self.kernel.attrs or ()
-        given = dict(zip(flat[::2], flat[1::2], strict=False))
-        found = {name: _plain(value) for name, value in given.items() if types.get(name) in SETTING_TYPES}
+        kinds, given = attribute_kinds(self.kernel.name), self.kernel.operation.settings
+        found = {name: _plain(value) for name, value in given.items() if kinds.get(name) in SETTING_TYPES}
         for place, value in enumerate(self.inputs):
             if place not in self.places and not _is_size(definition, place):
                 found[str(place)] = plain_setting(value) if value.size <= LARGEST else None
@@ -157,7 +155,7 @@ def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
         inputs = list(kernel.inputs)
         for place, tensor in zip(floating, tensors, strict=True):
             inputs[place] = tensor
-        outputs = executed(kernel.name, len(kernel.outputs), inputs, kernel.attrs)
+        outputs = kernel.operation.run(inputs)
         # The square shows errors for a cotangent that depends on the inputs.
         return [part for one in outputs if one.dtype in SQUARED for part in (one, one**2)]
 

@@ -21,7 +21,8 @@ from gradcheck.problem.function import Function
 from gradcheck.problem.mapped import graph_of
 from gradcheck.problem.observed_call import FLOAT64, ObservedCall, beside, beside_everywhere, observed_call
 from gradcheck.problem.opening import specs_of
-from gradcheck.tracing.retraced import Retraced, straight
+from gradcheck.tracing.graph_interpreter import straight
+from gradcheck.tracing.retraced import Retraced
 from gradcheck.tracing.wengert_list import WengertList
 from gradcheck.typing import Array
 

@@ -91,7 +91,7 @@ class _Observation:
     def _take(self, function: Function, tensors: Tensors) -> None:
         self.value = function.value_of(tensors)
 
-    def _note(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def _note(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], _: Any) -> None:
         if not all(isinstance(tensor, ops.EagerTensor) for tensor in (*inputs, *outputs)):
             return  # a function is being traced: its call follows
         began = time.process_time()

@@ -94,6 +94,8 @@ BRANCHES = {
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
 """Kernels that run one of several functions, and the attributes that hold these."""
+CALLING = {**dict.fromkeys(CALLS, ("f",)), **dict.fromkeys(LOOPS, ("cond", "body")), **BRANCHES}
+"""Kernels of control flow, and the attributes that hold the functions that they call."""
 GIVEN = frozenset(("Placeholder", "NoOp"))
 """Nodes of a graph that compute nothing."""
 HARMLESS_STATE = frozenset(("StatefulPartitionedCall", "While", "If", "Case", "ReadVariableOp"))

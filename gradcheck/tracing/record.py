@@ -10,12 +10,15 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import execute, record
+from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 
 from gradcheck.autodiff.reverse import shaped
+from gradcheck.autodiff.sources import variable_of
 from gradcheck.result import Cause, OrderResult, Place
 from gradcheck.tracing.blame_time import ENDLESS, BlameTime
 from gradcheck.tracing.kernels import READING, UPDATES
 from gradcheck.tracing.library_functions import LibraryCall
+from gradcheck.tracing.operation import CannotRunError, Operation
 from gradcheck.tracing.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.tracing.user_code import Line, Stack, at, place_of, quoted
 
@@ -57,6 +60,22 @@ class RecordedOperation:
     call: LibraryCall | None = None
     stack: Stack = ()
     codes: tuple[CodeType, ...] = ()
+
+    @property
+    def operation(self) -> Operation:
+        """The operation by itself, without tensors."""
+        return Operation(self.name, len(self.outputs), self.attrs)
+
+    @property
+    def argument_names(self) -> list[str]:
+        """Names for its inputs: TensorFlow's own, those of a custom gradient's parameters, else numbers."""
+        count = len(self.inputs)
+        if self.custom_gradient is None:
+            names = [one.name for one in self.operation.arguments]
+        else:
+            code, own = self.custom_gradient.func.__code__, [one.name.split(":")[0] for one in self.variables]
+            names = [*code.co_varnames[: code.co_argcount][: count - len(own)], *own]
+        return [*names, *(f"inputs[{i}]" for i in range(len(names), count))][:count]
 
     @property
     def calls(self) -> Iterator[LibraryCall]:
@@ -104,6 +123,56 @@ class RecordedOperation:
                 execute.record_gradient(self.name, self.inputs, self.attrs, list(self.outputs))
         return tape
 
+    def movable(self, order: int) -> frozenset[int]:
+        """The positions of the inputs that `rerun` can replace by other tensors, for derivatives of this order."""
+        call = self.custom_gradient
+        if call is None:
+            return frozenset(range(len(self.inputs)) if self.backward is None else ())
+        flat = tf.nest.flatten((call.args, call.keywords))
+        values = {position for position, one in enumerate(flat) if _is_value(one)}
+        # A second derivative goes through the variable, which is no tensor that could be watched.
+        return frozenset(values.union(range(len(flat), len(self.inputs)) if self.variables and order == 1 else ()))
+
+    def rerun(self, inputs: Sequence[Any], *, wide: bool = False) -> list[Any]:
+        """Return the outputs for other inputs, `wide` ones in float64, recorded by the open tapes.
+
+        Raises CannotRunError, or what the operation raises.
+        """
+        # Only eager kernels repeat what ran.
+        if tf.inside_function() or (self.backward is not None and self.custom_gradient is None):
+            raise CannotRunError(self.name)
+        if self.custom_gradient is not None:
+            return self._called(self.custom_gradient, inputs)
+        return (self.operation.in_float64 if wide else self.operation).run(list(inputs))
+
+    def _called(self, call: partial[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Call the function under tf.custom_gradient with other tensors as its arguments, and in its variables."""
+        arguments = call.args, call.keywords
+        # TensorFlow converts all arguments to tensors, which come first among the inputs; variables follow.
+        flat = tf.nest.flatten(arguments)
+        given, values = inputs[: len(flat)], inputs[len(flat) :]
+        args, keywords = tf.nest.pack_sequence_as(
+            arguments, [new if _is_value(old) else old for old, new in zip(flat, inputs, strict=False)]
+        )
+        run = partial(tf_custom_gradient._eager_mode_decorator, call.func, args, keywords)
+        if not self.variables:
+            return list(tf.nest.flatten(run()))
+        # The variables are assigned the values, which tapes see as inputs.
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+        inside = [one for one in given if _is_value(one)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*inside, *self.variables])
+            outputs = list(tf.nest.flatten(run()))
+
+        def backward(*cotangents: Any) -> Any:
+            return tape.gradient(outputs, [*inside, *self.variables], output_gradients=list(cotangents))
+
+        with record.stop_recording():
+            outside = [tf.identity(output) for output in outputs]
+        record.record_operation(self.name, outside, [*inside, *values], backward)
+        return outside
+
     def passes(self, output: Any, tensor: Any) -> bool:
         """Whether a gradient of an output, taken alone, reaches an input; True where that raises."""
         pair = key(output), key(tensor)
@@ -117,6 +186,11 @@ class RecordedOperation:
     @cached_property
     def _passed(self) -> dict[tuple[int, int], bool]:
         return {}
+
+
+def _is_value(argument: Any) -> bool:
+    """Whether it is a tensor or a variable."""
+    return hasattr(argument, "_numpy") or variable_of(argument) is not None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 
 from gradcheck.tracing import hooks
-from gradcheck.tracing.function_graph import EagerGraph, walkable
+from gradcheck.tracing.graph_interpreter import GraphInterpreter, walkable
 from gradcheck.tracing.hooks import (
     Wrapper,
     as_written,
@@ -383,7 +383,7 @@ class CodeRecorder:
             resource_variable_ops.variable_accessed(variable)
         try:
             given = [getattr(one, "handle", one) for one in (*tensor_inputs, *captured_inputs)]  # those of variables
-            return EagerGraph(function.graph, self._inside_of).structured_outputs(given)
+            return GraphInterpreter(self._inside_of).structured_outputs(function.graph, given)
         except Exception:  # TensorFlow's: the function itself may do what its nodes cannot, or say why
             del self.events[events:]
             self.operations, self._inside = operations, ""

@@ -224,11 +224,14 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
         context.context().clear_kernel_cache()
 
 
-def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any], Sequence[Any]], None]) -> None:
-    """Run `run`; `note` gets the name, inputs and outputs of each operation, or function, that it executes."""
+def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any], Sequence[Any], Any], None]) -> None:
+    """Run `run`; `note` gets name, inputs, outputs and attributes of each operation, or function, that it executes.
+
+    The attributes are names and values in turn, None for a default.
+    """
 
     def noted(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
-        note(name.decode() if isinstance(name, bytes) else name, inputs, outputs)
+        note(name.decode() if isinstance(name, bytes) else name, inputs, outputs, attributes)
 
     op_callbacks.add_op_callback(noted)
     try:

@@ -14,7 +14,6 @@ from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
-from gradcheck.tracing.rerun import argument_names, rerun
 from gradcheck.verdict.lines import first_look
 
 
@@ -177,17 +176,6 @@ def test_what_is_too_expensive_is_unclear(monkeypatch: pytest.MonkeyPatch) -> No
     result = found(record_of(lambda x: doubled(tf.sin(x)), 0.5))
     assert result.culprit is None
     assert [operation.name for operation in result.unclear] == ["doubled", "Sin"]
-
-
-def test_operations_run_again() -> None:
-    record = record_of(lambda x: tf.concat([tf.cast(x, tf.float32), tf.ones(1)], 0), [0.5, 1.0])
-    joined = next(one for one in record.operations if one.name == "ConcatV2")
-    assert argument_names(joined) == ["values[0]", "values[1]", "axis"]
-    (same,) = rerun(joined, joined.inputs)
-    assert same.dtype == tf.float32
-    assert same.numpy().tolist() == [0.5, 1.0, 1.0]
-    wide = [tf.cast(one, tf.float64) if one.dtype == tf.float32 else one for one in joined.inputs]
-    assert rerun(joined, wide, wide=True)[0].dtype == tf.float64
 
 
 def test_variables_of_a_custom_gradient_are_left_as_they_were() -> None:

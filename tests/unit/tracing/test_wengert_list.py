@@ -26,7 +26,7 @@ def computed(x: tf.Tensor) -> list[tf.Tensor]:
 
 
 def names(listed: WengertList) -> list[str]:
-    return [step.name for step in listed.steps]
+    return [step.operation.name for step in listed.steps]
 
 
 def test_the_values_are_those_of_the_computation() -> None:
