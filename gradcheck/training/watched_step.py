@@ -15,7 +15,8 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.tracing.state import ChangedState, drawn_statelessly, state_restored
 from gradcheck.training.side_effects import PythonState
 from gradcheck.training.spot_walk import MovedVariables, SpotCheck, SpotWalk
-from gradcheck.training.step_recorder import StepRecorder, TapeGradient
+from gradcheck.training.step_recorder import StepRecorder
+from gradcheck.training.step_run import TapeGradient
 from gradcheck.typing import Array
 
 Sources = tuple[Any, ...]
@@ -126,7 +127,7 @@ class WatchedStep:
         """The derivatives that the step takes with respect to variables only, or the first of them."""
         with repeatable(self._step), StepRecorder().without_updates(losses) as recording:
             self._step(data)
-        return [one for one in recording.tape_gradients if one.of_variables]
+        return recording.of_variables
 
 
 @contextmanager
