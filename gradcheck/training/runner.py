@@ -293,14 +293,16 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     if chosen is not None:
         runner.run(restore_python=False)
         return chosen
-    with VariableWatcher() as watcher, CalledLayers().noted() as layers:
+    with VariableWatcher() as watcher, _layers_called() as layers:
         run = runner.run(restore_python=False)
     # In the order in which gradients come: an optimizer's, or a tape's; then the others.
     listed = [variable for call in run.optimizer_calls for variable in call.variables]
     if not listed and run.tape_gradients:
         listed = [source for source in run.tape_gradients[-1].sources if variable_of(source) is not None]
-    unique: dict[int, Any] = {}
-    frozen = layers.frozen()
+    unique, frozen = dict[int, Any](), set[int]()
+    for layer in layers.values():
+        trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
+        frozen |= {id(variable_of(variable)) for variable in layer.variables} - trained
     watched = [variable for variable in watcher.watched_variables() if id(variable_of(variable)) not in frozen]
     for variable in (*listed, *watched):
         if variable_of(variable).dtype.name in ROUNDOFF:
@@ -366,30 +368,18 @@ def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
             variable.assign(value)
 
 
-class CalledLayers:
-    """The layers of Keras that ran."""
+@contextmanager
+def _layers_called() -> Iterator[dict[int, Any]]:
+    """Collect the layers of Keras that run inside the block."""
+    called: dict[int, Any] = {}
 
-    def __init__(self) -> None:
-        self._layers: dict[int, Any] = {}
-
-    @contextmanager
-    def noted(self) -> Iterator[CalledLayers]:
-        """Note those that run inside the block."""
-        homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
-        with patched(*((home.Layer, "__call__", self._call) for home in homes)):
-            yield self
-
-    def _call(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        self._layers[id(layer)] = layer
+    def call(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        called[id(layer)] = layer
         return original(layer, *args, **kwargs)
 
-    def frozen(self) -> set[int]:
-        """The ids of the variables that a layer has and does not train."""
-        found = set()
-        for layer in self._layers.values():
-            trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
-            found |= {id(variable_of(variable)) for variable in layer.variables} - trained
-        return found
+    homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
+    with patched(*((home.Layer, "__call__", call) for home in homes)):
+        yield called
 
 
 COMPARED = 3

@@ -15,7 +15,7 @@ from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, without_effect
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
+from gradcheck.numerics.sampling import EPS64, MANTISSA, MANY, QUICK, Sample, slices
 from gradcheck.result import NoTruth, OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.replay import MOVES, Move, displacement
@@ -34,9 +34,6 @@ STEP = MANTISSA / 2
 
 COARSE = replace(QUICK, count=7)
 """The stencil for less than float64, which resolves no finer steps."""
-
-BLOCK = 2**13
-"""Number of products that are summed at a time: fresh memory for all of them takes longer than the arithmetic."""
 
 LEAST = 0.5
 """Least share, relative to its size, by which a line moves a coordinate in comparison with the others."""
@@ -156,13 +153,12 @@ class SpotWalk:
     def of(loss: Any, variables: Any, gradient: Any = None) -> SpotWalk:
         """Make a walk of the given arguments. Raises TypeError and ValueError, naming the variable."""
         arguments = parse_arguments((), variables)
-        held = tuple(source.variable for source in arguments.sources)
 
         def given() -> Any:
             taken = tf.nest.flatten(gradient())
             return arguments.ordered(taken) or taken
 
-        names = tuple(source.name for source in arguments.sources)
+        held, names = zip(*((source.variable, source.name) for source in arguments.sources), strict=True)
         walk = SpotWalk(loss, held, names, given)
         return replace(walk, gradient=walk.own) if gradient is None else walk
 
@@ -401,8 +397,7 @@ class _Losses:
 def _drawn(rng: np.random.Generator, sizes: Array, gradient: Array | None) -> Array:
     """A random direction (n,), each coordinate at least LEAST times its size, with the signs of any gradient given."""
     line = np.empty(sizes.size)
-    for first in range(0, sizes.size, BLOCK):
-        block = slice(first, first + BLOCK)
+    for block in slices(sizes.size, MANY):
         signed = 2 * rng.random(sizes[block].size, np.float32) - 1
         sign = signed if gradient is None else np.where(gradient[block] == 0, signed, gradient[block])
         np.multiply(np.copysign(LEAST + (1 - LEAST) * np.abs(signed), sign), sizes[block], out=line[block])
@@ -412,8 +407,8 @@ def _drawn(rng: np.random.Generator, sizes: Array, gradient: Array | None) -> Ar
 def _sums(gradient: Array, line: Array) -> tuple[float, float]:
     """The sum of gradient times line, (n,) each, and the sum of the products' magnitudes."""
     derivative = size = 0.0
-    for first in range(0, gradient.size, BLOCK):
-        products = gradient[first : first + BLOCK] * line[first : first + BLOCK]
+    for block in slices(gradient.size, MANY):
+        products = gradient[block] * line[block]
         derivative += float(products.sum())
         size += float(np.abs(products, out=products).sum())
     return derivative, size

@@ -172,7 +172,7 @@ class StepCheck:
 
     def _check_update(self) -> UpdateCheck:
         run, calls = self._run, self._run.optimizer_calls
-        moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
+        moves = self._moves(run)
         if not calls:
             gradients = [dense(gradient) for gradient in run.gradients]
             return check_manual_update(moves, gradients, self.learning_rate, run.clip_functions, self._clipped_by_hand)
@@ -185,6 +185,9 @@ class StepCheck:
             change = self._change(lambda run: (run.returned_gradients or (), run.optimizer_gradients or ()))
             notes = notes if change is None else [change, *notes]
         return findings, [f"{Cause.CHANGED_AFTERWARDS}: {note}" for note in notes]
+
+    def _moves(self, run: StepRun) -> list[VariableMove]:
+        return [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
 
     def _change(self, pair: Callable[[StepRun], GradientPair], error: float = 0.0) -> str | None:
         """Describe how gradients were clipped or averaged, if they were; `pair` returns a run's taken and used ones."""
@@ -230,8 +233,7 @@ class StepCheck:
         rate = self.learning_rate
 
         def again(run: StepRun) -> GradientChange | None:
-            moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
-            return used_by(moves, [dense(gradient) for gradient in run.gradients], rate)
+            return used_by(self._moves(run), [dense(gradient) for gradient in run.gradients], rate)
 
         return self._clipping(change, again)
 

@@ -25,6 +25,7 @@ from gradcheck.tracing.hooks import (
     functions_run_eagerly,
     patched,
 )
+from gradcheck.tracing.replay import CallReached
 from gradcheck.tracing.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
@@ -45,10 +46,6 @@ LIMITS = {
     "clip_by_global_norm": (("clip_norm",),),
 }
 """The names of the arguments after the first with the limits of a clip function."""
-
-
-class _LossReached(BaseException):
-    """Ends a step whose loss is known; a BaseException, so that a step's own handlers let it pass."""
 
 
 Updated = list[tuple[Any, Any]]
@@ -97,7 +94,7 @@ class StepRecorder:
             alone = TapeGradient(tf.reduce_sum(arguments["target"]), sources, ())
             if alone.of_variables and losses == 1 + sum(one.of_variables for one in taken):
                 taken.append(alone)
-                raise _LossReached
+                raise CallReached
             result = compute()
             taken.append(replace(alone, gradients=tuple(tf.nest.flatten(result))))
             return result
@@ -117,7 +114,7 @@ class StepRecorder:
 
         skipped = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
         patches = [NOT_TRACED, *(skipped if held is None else self._outermost_calls(change))]
-        with suppress(_LossReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
+        with suppress(CallReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
             yield recording
 
     @contextmanager
