@@ -198,20 +198,20 @@ class StepRun:
         """
         if not self.optimizer_calls:
             return None
-        checked, found, first = set(map(id, self.variables)), dict[int, Any](), dict[int, Any]()
+        checked, found = set(map(id, self.variables)), dict[int, tuple[OptimizerCall, Any]]()
         for call in self.optimizer_calls:
             for variable, gradient in zip(call.variables, call.gradients, strict=True):
-                if id(variable_of(variable)) not in checked:
+                number = id(variable_of(variable))
+                if number not in checked:
                     continue
-                if id(variable_of(variable)) in found:
-                    where = "in one call" if first[id(variable_of(variable))] is call else "at two values of it"
+                if number in found:
+                    where = "in one call" if found[number][0] is call else "at two values of it"
                     raise UnrepeatableStepError(
                         f"the step passes gradients for {variable.name} to an optimizer twice, {where}; "
                         "check a step that does it once, or only the other variables, with variables="
                     )
-                first[id(variable_of(variable))] = call
-                found[id(variable_of(variable))] = unscaled(gradient, call.scale)
-        return tuple(found.get(id(variable)) for variable in self.variables)
+                found[number] = call, unscaled(gradient, call.scale)
+        return tuple(found.get(id(variable), (None, None))[1] for variable in self.variables)
 
     @property
     def gradients(self) -> tuple[Any, ...]:

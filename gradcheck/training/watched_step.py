@@ -64,7 +64,7 @@ class WatchedStep:
         """The variables of each derivative that the step takes with this data."""
         with state_restored():
             if not self._traced:
-                self._all(data)
+                self._taken(data)
                 return self._sources
             graph = self._graph_of_losses.get_concrete_function(data)
             return self._sources_of.setdefault(graph, self._sources)
@@ -113,20 +113,17 @@ class WatchedStep:
         return self._taken(data, losses=number + 1)[number].loss
 
     def _losses(self, data: Any) -> list[Any]:
-        return [one.loss for one in self._all(data)]
+        return [one.loss for one in self._taken(data)]
 
     def _gradients(self, data: Any) -> list[list[Any]]:
-        return [list(one.gradients) for one in self._all(data)]
-
-    def _all(self, data: Any) -> list[TapeGradient]:
-        taken = self._taken(data)
-        self._sources = [one.sources for one in taken]
-        return taken
+        return [list(one.gradients) for one in self._taken(data)]
 
     def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
         """The derivatives that the step takes with respect to variables only, or the first of them."""
         with repeatable(self._step), StepRecorder().without_updates(losses) as recording:
             self._step(data)
+        if losses is None:
+            self._sources = [one.sources for one in recording.of_variables]
         return recording.of_variables
 
 
