@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from gradcheck.spot_check import spot_check
     from gradcheck.step import assert_step
-    from gradcheck.training.spot_result import SpotCheck
+    from gradcheck.training.spot_walk import SpotCheck
     from gradcheck.verdict.failure import (
         GradientInconclusive,
         GradientMismatch,
@@ -77,7 +77,7 @@ _NAMES = {
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult Verdict",
     "gradcheck.spot_check": "spot_check",
     "gradcheck.step": "assert_step",
-    "gradcheck.training.spot_result": "SpotCheck",
+    "gradcheck.training.spot_walk": "SpotCheck",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

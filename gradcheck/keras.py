@@ -20,8 +20,7 @@ from gradcheck.explain import explain
 from gradcheck.options import refuse_directions
 from gradcheck.result import Result, Verdict
 from gradcheck.tracing.recorder import recorded
-from gradcheck.training.moved_variables import not_finite
-from gradcheck.training.spot_result import SpotCheck
+from gradcheck.training.spot_walk import SpotCheck, not_finite
 from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
 from gradcheck.verdict.failure import (
     FAILURES,

@@ -99,7 +99,7 @@ class CodeRecorder:
         self._custom_gradients: list[tuple[partial[Any], int]] = []
         self._thread = threading.get_ident()
         self._paused, self._inside = False, ""
-        self._calls = LibraryCalls()
+        self._calls: dict[FrameType, LibraryCall] = {}  # by their frames, which are kept: no other gets the same id
 
     @contextmanager
     def observing(self, *, operations: bool = True) -> Iterator[None]:
@@ -151,8 +151,13 @@ class CodeRecorder:
 
     def call(self) -> LibraryCall | None:
         """The innermost running call of a public function that known defects are about."""
-        with self.paused():
-            return self._calls.innermost()
+        with self.paused():  # variables are read
+            forms, call = library_forms("keras" in sys.modules), None
+            for frame in reversed(frames_of(forms)):
+                if frame not in self._calls:
+                    self._calls[frame] = _call(forms[id(frame.f_code)], frame.f_locals, call)
+                call = self._calls[frame]
+        return call
 
     def cover(self, tensors: Sequence[Any]) -> None:
         """Let the covering tape watch the tensors whose computation it did not record."""
@@ -397,22 +402,6 @@ class CodeRecorder:
 
     def _reading(self, method: str) -> Wrapper:
         return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
-
-
-class LibraryCalls:
-    """The calls of a run, by their frames, which are kept so that no other frame gets the same id."""
-
-    def __init__(self) -> None:
-        self._known: dict[FrameType, LibraryCall] = {}
-
-    def innermost(self) -> LibraryCall | None:
-        """The latest call that is still running; this reads variables, so that nothing should be observed."""
-        forms, call = library_forms("keras" in sys.modules), None
-        for frame in reversed(frames_of(forms)):
-            if frame not in self._known:
-                self._known[frame] = _call(forms[id(frame.f_code)], frame.f_locals, call)
-            call = self._known[frame]
-        return call
 
 
 def _call(forms: tuple[LibraryForm, ...], variables: Mapping[str, Any], outer: LibraryCall | None) -> LibraryCall:

@@ -36,10 +36,9 @@ from gradcheck.tracing.state import (
 )
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
-from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
-from gradcheck.training.step_run import StepRun, unscaled
+from gradcheck.training.step_run import StepRun
 from gradcheck.typing import Array
 
 OF_THE_STEP = (RuntimeError, UnrepeatableStepError)
@@ -62,7 +61,7 @@ class StepRunner:
         self._changed: ChangedState | None = None
         self._python: PythonState | None = None
         self._lighter = LighterLoss()
-        self._own: OwnLoss | None = None
+        self._own: int | None = None
         self._held: Sequence[Updated] = ()
         self._scale = 1.0
         self._unmultiplied = frozenset[int]()
@@ -92,17 +91,21 @@ class StepRunner:
             self.keep(list(first.values()))
         return [found[place] for place in first.values()]
 
-    def for_loss(self, own: OwnLoss | None, positions: Sequence[int]) -> StepRunner:
-        """Return a runner for the variables at these positions, and for their own loss if it is not the returned one.
+    def for_loss(self, run: StepRun, own: int | None, positions: Sequence[int]) -> StepRunner:
+        """Return a runner for the variables at these positions, and for their `own` loss if it is not the returned one.
 
-        Raises UnrepeatableStepError if that loss cannot be computed again.
+        `own` is the number of its derivative in a run. Raises UnrepeatableStepError if that loss cannot be computed
+        again.
         """
         other = copy(self)
         other._listed = self._listed or self.variables
         other.variables = tuple(self.variables[position] for position in positions)
         other._lighter, other._own = LighterLoss(), own
-        if own is not None and own.updates:
-            other._hold_updates(own.updates)
+        if own is not None:
+            taken = run.of_variables[own]
+            other._scale = run.scale_of(taken)
+            if taken.updates:
+                other._hold_updates(taken.updates)
         return other
 
     def _hold_updates(self, count: int) -> None:
@@ -145,8 +148,10 @@ class StepRunner:
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
             python.restore()
-        made = StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
-        self._scale = made.scale
+        made = replace(recording, returned=returned, variables=self.variables, listed=self._listed, own=self._own)
+        made = replace(made, before=before, after=after)
+        if self._own is None:
+            self._scale = made.scale
         if first:
             self._unmultiplied = self._forgotten_scales(made)
         return replace(made, unmultiplied=self._unmultiplied)
@@ -154,13 +159,13 @@ class StepRunner:
     def _forgotten_scales(self, run: StepRun) -> frozenset[int]:
         """The numbers of the derivatives whose loss does not change when the optimizer's scale is doubled."""
         changed, again = self._changed or UNCHANGED, list[Any]()
-        scaling = [call.optimizer for call in run.recording.optimizer_calls if call.scale != 1.0]
+        scaling = [call.optimizer for call in run.optimizer_calls if call.scale != 1.0]
         # The changes of a step are put back before every run.
         if not scaling or any(changed.holds(scale_variable(optimizer)) for optimizer in scaling):
             return frozenset()
         with suppress(*OF_THE_STEP), state_restored(), self._guard.active(), twice_the_scale(scaling):
-            again = self._run_without_update().recording.of_variables
-        pairs = zip(run.recording.of_variables, again, strict=False)
+            again = self._run_without_update().of_variables
+        pairs = zip(run.of_variables, again, strict=False)
         return frozenset(
             number
             for number, (one, other) in enumerate(pairs)
@@ -179,7 +184,7 @@ class StepRunner:
         """
         if tf.inside_function():
             with generators_restored():
-                return self._loss_without_update()
+                return self._run_without_update().loss
         if self._held:  # whole runs would continue from other values
             return self._light_loss()
         return self._lighter.of(lambda: self.run().loss, self._light_loss)
@@ -208,28 +213,18 @@ class StepRunner:
     def _light_loss(self) -> Any:
         """The loss of a run that ends with its gradients."""
         with state_restored(), self._guard.active():
-            return self._loss_without_update()
-
-    def _loss_without_update(self) -> Any:
-        run = self._run_without_update()
-        return run.loss if self._own is None else unscaled(run.loss, self._own.scale)
+            return self._run_without_update().loss
 
     def _run_without_update(self) -> StepRun:
         python, returned = self._put_back(), None
-        losses, held = (None, None) if self._own is None else (self._own.number + 1, self._held)
+        losses, held = (None, None) if self._own is None else (self._own + 1, self._held)
         try:
             with self._recorder.without_updates(losses, held) as recording:
                 returned = self._call()
         finally:
             python.restore()
-        number, scale, forgotten = self._own_number, self._scale, self._unmultiplied
-        return StepRun(
-            returned, self.variables, recording, (), (), own=number, known_scale=scale, unmultiplied=forgotten
-        )
-
-    @property
-    def _own_number(self) -> int | None:
-        return None if self._own is None else self._own.number
+        made = replace(recording, returned=returned, variables=self.variables, own=self._own)
+        return replace(made, known_scale=self._scale, unmultiplied=self._unmultiplied)
 
     def _put_back(self) -> PythonState:
         """Restore the state in which every run starts, which a graph of the loss does not; return Python's state."""
@@ -298,14 +293,16 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     if chosen is not None:
         runner.run(restore_python=False)
         return chosen
-    with VariableWatcher() as watcher, CalledLayers().noted() as layers:
-        recording = runner.run(restore_python=False).recording
+    with VariableWatcher() as watcher, _layers_called() as layers:
+        run = runner.run(restore_python=False)
     # In the order in which gradients come: an optimizer's, or a tape's; then the others.
-    listed = [variable for call in recording.optimizer_calls for variable in call.variables]
-    if not listed and recording.tape_gradients:
-        listed = [source for source in recording.tape_gradients[-1].sources if variable_of(source) is not None]
-    unique: dict[int, Any] = {}
-    frozen = layers.frozen()
+    listed = [variable for call in run.optimizer_calls for variable in call.variables]
+    if not listed and run.tape_gradients:
+        listed = [source for source in run.tape_gradients[-1].sources if variable_of(source) is not None]
+    unique, frozen = dict[int, Any](), set[int]()
+    for layer in layers.values():
+        trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
+        frozen |= {id(variable_of(variable)) for variable in layer.variables} - trained
     watched = [variable for variable in watcher.watched_variables() if id(variable_of(variable)) not in frozen]
     for variable in (*listed, *watched):
         if variable_of(variable).dtype.name in ROUNDOFF:
@@ -336,8 +333,8 @@ def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed
     """The variables to check, without unconnected ones unless they were `listed`."""
     without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
     unmoved = without_effect(without, partial(_matter, runner, run))
-    given = [source for one in run.recording.tape_gradients for source in one.sources]
-    given += [variable for call in run.recording.optimizer_calls for variable in call.variables]
+    given = [source for one in run.tape_gradients for source in one.sources]
+    given += [variable for call in run.optimizer_calls for variable in call.variables]
     asked = {id(variable_of(one)) for one in given}
     runner.unconnected = tuple(
         variable
@@ -371,30 +368,18 @@ def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
             variable.assign(value)
 
 
-class CalledLayers:
-    """The layers of Keras that ran."""
+@contextmanager
+def _layers_called() -> Iterator[dict[int, Any]]:
+    """Collect the layers of Keras that run inside the block."""
+    called: dict[int, Any] = {}
 
-    def __init__(self) -> None:
-        self._layers: dict[int, Any] = {}
-
-    @contextmanager
-    def noted(self) -> Iterator[CalledLayers]:
-        """Note those that run inside the block."""
-        homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
-        with patched(*((home.Layer, "__call__", self._call) for home in homes)):
-            yield self
-
-    def _call(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        self._layers[id(layer)] = layer
+    def call(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        called[id(layer)] = layer
         return original(layer, *args, **kwargs)
 
-    def frozen(self) -> set[int]:
-        """The ids of the variables that a layer has and does not train."""
-        found = set()
-        for layer in self._layers.values():
-            trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
-            found |= {id(variable_of(variable)) for variable in layer.variables} - trained
-        return found
+    homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
+    with patched(*((home.Layer, "__call__", call) for home in homes)):
+        yield called
 
 
 COMPARED = 3

@@ -198,7 +198,7 @@ class SessionRunner(StepRunner):
 
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Diagnose the break in the graph's path to the loss, the fetched number with its value or the only one."""
-        value, fetched = float(run.loss), run.recording.fetched
+        value, fetched = float(run.loss), run.fetched
         tensors = [tensor for tensor, number in fetched if number == value]
         if not tensors and len({id(tensor) for tensor, _ in fetched}) == 1:
             tensors = [fetched[0][0]]

@@ -15,6 +15,7 @@ from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.reverse import WrongShapeError, all_shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.check import result_of
+from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
@@ -25,7 +26,6 @@ from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reaso
 from gradcheck.tracing.state import UNCHANGED, variables_restored
 from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import OF_THE_STEP, StepRunner
-from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 from gradcheck.verdict.lines import sample_values
@@ -110,22 +110,27 @@ class StepCheck:
 
     def _check_all_gradients(self) -> OrderResult:
         """The verdict on the gradients, each compared with its own loss if the step has several."""
-        separate = own_losses(self._run)
+        run, orders = self._run, list[OrderResult]()
+        separate: dict[int | None, tuple[int, ...]] = dict(run.own_losses.items())
         if not separate:
             return self._check_gradients()
-        found: list[tuple[OwnLoss | None, tuple[int, ...]]] = [(own, own.positions) for own in separate]
-        known = {place for own in separate for place in own.positions}
-        if rest := tuple(place for place in range(len(self.variables)) if place not in known):
-            found.append((None, rest))
-        orders = []
-        for own, places in found:
-            runner = self.runner.for_loss(own, places)
-            part = StepCheck(runner, [self.variables[place] for place in places], self.tolerance)
+        owned = [place for places in separate.values() for place in places]
+        if rest := tuple(place for place in range(len(self.variables)) if place not in owned):
+            separate[None] = rest
+        for own, places in separate.items():
+            variables, runner = [self.variables[place] for place in places], self.runner.for_loss(run, own, places)
+            part = StepCheck(runner, variables, self.tolerance)
             names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
             order = part._check_gradients()
-            orders.append(replace(order, findings=tuple(renamed(finding, names) for finding in order.findings)))
-        order = together(orders)
-        return replace(order, notes=(*order.notes, *notes_on(separate)))
+            orders.append(replace(order, findings=tuple(_renamed(finding, names) for finding in order.findings)))
+        order = merged(orders, ()).orders[1]
+        largest = np.array([one.resolution for one in orders]) / [one.relative_resolution for one in orders]
+        relative = float(order.resolution / np.fmax.reduce(largest))
+        were = "variable was" if len(owned) == 1 else "variables were"
+        notes = [*order.notes, f"{len(owned)} {were} compared with the loss of their own tape"]
+        if held := sum(len(places) for own, places in run.own_losses.items() if run.of_variables[own].updates):
+            notes.append(f"{held} of them with earlier updates held fixed")
+        return replace(order, relative_resolution=relative, notes=tuple(notes))
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients as used, or before they were clipped or averaged."""
@@ -138,7 +143,7 @@ class StepCheck:
         change = self._change(lambda run: (run.taken, run.gradients))
         if change is not None:
             return _with_change(self._compare(lambda run: run.taken), change)
-        if self._run.recording.clip_functions and (order := self._check_unchanged()) is not None:
+        if self._run.clip_functions and (order := self._check_unchanged()) is not None:
             return order
         order = self._compare(lambda run: run.gradients)
         if order.verdict != Verdict.MISMATCH:
@@ -166,13 +171,11 @@ class StepCheck:
         return None if before.verdict == Verdict.MISMATCH else _with_change(before, change)
 
     def _check_update(self) -> UpdateCheck:
-        run, calls = self._run, self._run.recording.optimizer_calls
-        moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
+        run, calls = self._run, self._run.optimizer_calls
+        moves = self._moves(run)
         if not calls:
             gradients = [dense(gradient) for gradient in run.gradients]
-            return check_manual_update(
-                moves, gradients, self.learning_rate, run.recording.clip_functions, self._clipped_by_hand
-            )
+            return check_manual_update(moves, gradients, self.learning_rate, run.clip_functions, self._clipped_by_hand)
         if self.learning_rate is not None:
             raise ValueError("learning_rate= is for steps that move the variables by hand; this one uses an optimizer")
         name = " and ".join(dict.fromkeys(call.name for call in calls))
@@ -182,6 +185,9 @@ class StepCheck:
             change = self._change(lambda run: (run.returned_gradients or (), run.optimizer_gradients or ()))
             notes = notes if change is None else [change, *notes]
         return findings, [f"{Cause.CHANGED_AFTERWARDS}: {note}" for note in notes]
+
+    def _moves(self, run: StepRun) -> list[VariableMove]:
+        return [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
 
     def _change(self, pair: Callable[[StepRun], GradientPair], error: float = 0.0) -> str | None:
         """Describe how gradients were clipped or averaged, if they were; `pair` returns a run's taken and used ones."""
@@ -197,13 +203,13 @@ class StepCheck:
     def _clipping(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> str | None:
         """Describe how gradients were clipped, if they were; `again` returns the same change in another run."""
         run, counts = self._run, [1, *self._counts()]
-        known = run.recording.clip_limits
+        known = run.clip_limits
         # Gradients may be averaged before they are clipped, or clipped before the optimizer divides them by its scale.
         averaged = [(name, limit) for name, limit in known if name == "clip_by_global_norm" and limit]
         limits = [*known, *((name, (limit[0] / count,)) for name, limit in averaged for count in counts if count > 1)]
         if run.scale != 1.0:
             limits += [(name, limit and tuple(one / run.scale for one in limit)) for name, limit in known]
-        found = change.clipping(run.recording.clip_functions, limits)
+        found = change.clipping(run.clip_functions, limits)
         if found is None or (found.by_a_norm and self._only_scaled(change, again)):
             return None
         return found.note
@@ -227,8 +233,7 @@ class StepCheck:
         rate = self.learning_rate
 
         def again(run: StepRun) -> GradientChange | None:
-            moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
-            return used_by(moves, [dense(gradient) for gradient in run.gradients], rate)
+            return used_by(self._moves(run), [dense(gradient) for gradient in run.gradients], rate)
 
         return self._clipping(change, again)
 
@@ -276,7 +281,7 @@ class StepCheck:
         if position is None or right is None:
             return self._as_taken(finding) if run.scale != 1.0 else finding
         missing, numbers = finding.kind is Kind.MISSING, finding.reason.split("; ")[0]
-        if missing and run.recording.tape_gradients and not run.from_tapes(run.variables[position]):
+        if missing and run.tape_gradients and not run.from_tapes(run.variables[position]):
             diagnosis = Diagnosis(Cause.COMPOSITION, "the step never asks its tape for this gradient", NOT_ASKED)
             return replace(finding, reason=numbers, diagnosis=diagnosis)
         taken = dense(run.taken[position])
@@ -329,7 +334,7 @@ class StepCheck:
         change = GradientChange.between(right, [scale * one for one in taken], error)
         if scale == 1.0 or change is None or not change.nothing:
             return None
-        name = next((call.name for call in self._run.recording.optimizer_calls if call.scale == scale), "the optimizer")
+        name = next((call.name for call in self._run.optimizer_calls if call.scale == scale), "the optimizer")
         evidence = (
             f"{name} divides gradients by {scale:g}, but the tape differentiated a loss that was not multiplied by it"
         )
@@ -338,7 +343,7 @@ class StepCheck:
     def _of_another_loss(self, position: int, diagnosis: Diagnosis | None) -> Diagnosis | None:
         """Return the diagnosis, or, without an operation to blame, that the tape differentiated another loss."""
         run, variable = self._run, self._run.variables[position]
-        taken = [one for one in run.recording.tape_gradients if one.has(variable)]
+        taken = [one for one in run.tape_gradients if one.has(variable)]
         if len(taken) != 1 or (diagnosis is not None and diagnosis.cause is not Cause.COMPOSITION):
             return diagnosis
         loss = run.unscaled_loss(taken[0])
@@ -351,7 +356,7 @@ class StepCheck:
         return Diagnosis(Cause.COMPOSITION, evidence, OTHER_LOSS)
 
     def _origin_of_factor(self, factor: float) -> str:
-        rates = [call.learning_rate for call in self._run.recording.optimizer_calls]
+        rates = [call.learning_rate for call in self._run.optimizer_calls]
         if any(rate is not None and abs(abs(factor) - rate) <= NEAR * rate for rate in rates):
             return ", the learning rate, which the optimizer applies, too"
         if abs(factor + 1) < NEAR:
@@ -367,7 +372,7 @@ class StepCheck:
                 shape = tuple(getattr(leaf, "shape", ()))
                 if shape:
                     counts.setdefault(int(shape[0]), f"the {shape[0]} samples of inputs[{position}]")
-        given = self._run.recording.tape_gradients
+        given = self._run.tape_gradients
         calls = max((sum(one.has(variable) for one in given) for variable in self._run.variables), default=0)
         return {calls: f"{calls} gradients", **counts}
 
@@ -384,3 +389,15 @@ def _scaled(loss: Any, scale: float) -> Any:
 
 def _with_change(order: OrderResult, change: str) -> OrderResult:
     return replace(order, notes=(*order.notes, f"{Cause.CHANGED_AFTERWARDS}: {change}"))
+
+
+def _renamed(finding: Finding, names: dict[str, str]) -> Finding:
+    """Return a finding about some of the variables with the name that its variable has among all."""
+    before = next((name for name in names if finding.input.startswith(name)), None)
+    if before is None:
+        return finding
+    after = names[before]
+    diagnosis = finding.diagnosis
+    if diagnosis is not None:
+        diagnosis = replace(diagnosis, evidence=diagnosis.evidence.replace(before, after))
+    return replace(finding, input=after + finding.input.removeprefix(before), diagnosis=diagnosis)

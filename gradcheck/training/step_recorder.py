@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,11 @@ from gradcheck.tracing.hooks import (
     functions_run_eagerly,
     patched,
 )
+from gradcheck.tracing.replay import CallReached
 from gradcheck.tracing.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
+from gradcheck.training.step_run import StepRun, TapeGradient
 from gradcheck.typing import Array
 
 CLIPS = (
@@ -46,63 +48,15 @@ LIMITS = {
 """The names of the arguments after the first with the limits of a clip function."""
 
 
-@dataclass(frozen=True)
-class TapeGradient:
-    """The gradients (tensors, IndexedSlices or None) of a scalar with respect to sources, taken by a tape.
-
-    `target` is the tensor that it differentiated, None if these were several; `updates` is the number of optimizer
-    calls before the tape was opened.
-    """
-
-    loss: Any
-    sources: tuple[Any, ...]
-    gradients: tuple[Any, ...]
-    target: Any = None
-    updates: int = 0
-
-    @property
-    def of_variables(self) -> bool:
-        """Whether all sources are variables, and there are some."""
-        return bool(self.sources) and all(variable_of(source) is not None for source in self.sources)
-
-    def has(self, variable: Any) -> bool:
-        """Whether a variable is among the sources."""
-        return any(variable_of(source) is variable for source in self.sources)
-
-
-class _LossReached(BaseException):
-    """Ends a step whose loss is known; a BaseException, so that a step's own handlers let it pass."""
-
-
-@dataclass(frozen=True)
-class StepRecording:
-    """The record of one run; `clip_functions` names those that gradients went through, such as clip_by_norm.
-
-    `clip_limits` are the limits of those that do not only compute a norm, `fetched` the scalars that were fetched from
-    a graph, with their values.
-    """
-
-    optimizer_calls: list[OptimizerCall] = field(default_factory=list)
-    tape_gradients: list[TapeGradient] = field(default_factory=list)
-    clip_functions: list[str] = field(default_factory=list)
-    clip_limits: list[tuple[str, tuple[float, ...] | None]] = field(default_factory=list)
-    fetched: list[tuple[Any, float]] = field(default_factory=list)
-
-    @property
-    def of_variables(self) -> list[TapeGradient]:
-        """The gradients that tapes took with respect to variables only."""
-        return [one for one in self.tape_gradients if one.of_variables]
-
-
 Updated = list[tuple[Any, Any]]
 """The variables of an optimizer call, with their values after it."""
 
 
 class StepRecorder:
-    """Observes runs of a step, each of which fills a StepRecording, `current`."""
+    """Observes runs of a step, each of which fills the record of a StepRun, `current`."""
 
     def __init__(self) -> None:
-        self.current = StepRecording()
+        self.current = StepRun()
         self._opened: dict[int, int] = {}
         self._updates_begun = False
         self._copies: dict[int, tuple[Any, Any]] = {}
@@ -111,9 +65,9 @@ class StepRecorder:
         self._clipped: list[tuple[str, list[Any], list[Any]]] = []
 
     @contextmanager
-    def recording(self) -> Iterator[StepRecording]:
+    def recording(self) -> Iterator[StepRun]:
         """Record what happens inside the block."""
-        self.current = StepRecording()
+        self.current = StepRun()
         self._derivatives, self._clipped, self._opened = [], [], {}
         patches: list[tuple[Any, str, Wrapper]] = [(*FUNCTION_CALL, self._call_copy)]
         patches += self._outermost_calls(self._record_call)
@@ -123,16 +77,14 @@ class StepRecorder:
             yield self.current
 
     @contextmanager
-    def without_updates(
-        self, losses: int | None = None, held: Sequence[Updated] | None = None
-    ) -> Iterator[StepRecording]:
+    def without_updates(self, losses: int | None = None, held: Sequence[Updated] | None = None) -> Iterator[StepRun]:
         """Disable optimizers and tracing in the block; record the losses and gradients of tapes.
 
         With `losses`, the block ends when a tape is asked for this many gradients of losses with respect to variables;
         the last is not taken, since a loss alone costs less. With `held`, the first calls of optimizers give their
         variables these values, whatever their gradients, and later calls are executed.
         """
-        recording = StepRecording()
+        recording = StepRun()
         taken = recording.tape_gradients
 
         def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
@@ -142,7 +94,7 @@ class StepRecorder:
             alone = TapeGradient(tf.reduce_sum(arguments["target"]), sources, ())
             if alone.of_variables and losses == 1 + sum(one.of_variables for one in taken):
                 taken.append(alone)
-                raise _LossReached
+                raise CallReached
             result = compute()
             taken.append(replace(alone, gradients=tuple(tf.nest.flatten(result))))
             return result
@@ -162,7 +114,7 @@ class StepRecorder:
 
         skipped = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
         patches = [NOT_TRACED, *(skipped if held is None else self._outermost_calls(change))]
-        with suppress(_LossReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
+        with suppress(CallReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
             yield recording
 
     @contextmanager

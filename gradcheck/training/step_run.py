@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,16 +12,43 @@ import tensorflow as tf
 from gradcheck.autodiff.reverse import all_shaped, shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.gradient_changes import alike
+from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.side_effects import UnrepeatableStepError
-from gradcheck.training.step_recorder import StepRecording, TapeGradient
 from gradcheck.typing import Array
 
 WANTED = "return (loss, gradients), one gradient per variable in the order of variables=, or pass them to an optimizer"
 
 
 @dataclass(frozen=True)
+class TapeGradient:
+    """The gradients (tensors, IndexedSlices or None) of a scalar with respect to sources, taken by a tape.
+
+    `target` is the tensor that it differentiated, None if these were several; `updates` is the number of optimizer
+    calls before the tape was opened.
+    """
+
+    loss: Any
+    sources: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    target: Any = None
+    updates: int = 0
+
+    @property
+    def of_variables(self) -> bool:
+        """Whether all sources are variables, and there are some."""
+        return bool(self.sources) and all(variable_of(source) is not None for source in self.sources)
+
+    def has(self, variable: Any) -> bool:
+        """Whether a variable is among the sources."""
+        return any(variable_of(source) is variable for source in self.sources)
+
+
+@dataclass(frozen=True)
 class StepRun:
     """The result of a run and its record; `before` and `after` are the values of `variables`.
+
+    `clip_functions` names those that gradients went through, such as clip_by_norm, `clip_limits` has the limits of
+    those that do not only compute a norm; `fetched` are the scalars that were fetched from a graph, with their values.
 
     `listed` are the variables for which it returns gradients, if these are more than the checked ones; `own` is the
     number of the derivative whose loss counts, if that is not the returned one. A run without optimizer calls has the
@@ -29,15 +56,24 @@ class StepRun:
     to multiply by the scale.
     """
 
-    returned: Any
-    variables: tuple[Any, ...]
-    recording: StepRecording
-    before: tuple[Array, ...]
-    after: tuple[Array, ...]
+    returned: Any = None
+    variables: tuple[Any, ...] = ()
+    before: tuple[Array, ...] = ()
+    after: tuple[Array, ...] = ()
     listed: tuple[Any, ...] = ()
     own: int | None = None
     known_scale: float = 1.0
     unmultiplied: frozenset[int] = frozenset()
+    optimizer_calls: list[OptimizerCall] = field(default_factory=list)
+    tape_gradients: list[TapeGradient] = field(default_factory=list)
+    clip_functions: list[str] = field(default_factory=list)
+    clip_limits: list[tuple[str, tuple[float, ...] | None]] = field(default_factory=list)
+    fetched: list[tuple[Any, float]] = field(default_factory=list)
+
+    @property
+    def of_variables(self) -> list[TapeGradient]:
+        """The gradients that tapes took with respect to variables only."""
+        return [one for one in self.tape_gradients if one.of_variables]
 
     @property
     def _first(self) -> Any:
@@ -51,29 +87,49 @@ class StepRun:
     @cached_property
     def losses(self) -> list[Any]:
         """All losses: the one that counts, or those of the tapes of a step that returned none."""
-        of_tapes = [one.loss for one in self.recording.of_variables]
+        of_tapes = [one.loss for one in self.of_variables]
         return of_tapes if self.own is None and self.returned_loss is None and len(of_tapes) > 1 else [self.loss]
 
     def scale_of(self, taken: TapeGradient) -> float:
         """The factor by which the step multiplied the loss that a tape differentiated."""
         if self._forgets_scale(taken):
             return 1.0
-        calls = self.recording.optimizer_calls
+        calls = self.optimizer_calls
         scales = (call.scale for call in calls if any(taken.has(variable_of(one)) for one in call.variables))
-        return next(scales, 1.0)
+        return next(scales, self.known_scale)
 
     def _forgets_scale(self, taken: TapeGradient) -> bool:
-        return any(self.recording.of_variables[number] is taken for number in self.unmultiplied)
+        return any(one is taken and number in self.unmultiplied for number, one in enumerate(self.of_variables))
 
     def unscaled_loss(self, taken: TapeGradient) -> Any:
         """The loss that a tape differentiated, before it was scaled."""
         return unscaled(taken.loss, self.scale_of(taken))
 
     @cached_property
+    def own_losses(self) -> dict[int, tuple[int, ...]]:
+        """The losses, by the numbers of their derivatives, that tapes differentiated for some of `variables` only.
+
+        With each come the places of its variables; a variable that was differentiated twice, or never, belongs to none.
+        Empty if the tapes differentiate one loss, or if the step returns a function of its losses, such as their sum,
+        which counts for all variables.
+        """
+        taken = self.of_variables
+        if len({id(one.target) for one in taken}) < 2 or any(one.target is None for one in taken):
+            return {}
+        if self.returned_loss is not None and not any(alike([self.loss], [self.unscaled_loss(one)]) for one in taken):
+            return {}
+        found: dict[int, tuple[int, ...]] = {}
+        for place, variable in enumerate(self.variables):
+            numbers = [number for number, one in enumerate(taken) if one.has(variable)]
+            if len(numbers) == 1:
+                found[numbers[0]] = (*found.get(numbers[0], ()), place)
+        return dict(sorted(found.items()))
+
+    @cached_property
     def loss(self) -> Any:
         """The loss, a scalar tensor: the returned one, or else the one that a tape differentiated. Raises TypeError."""
         if self.own is not None:
-            return self.unscaled_loss(self.recording.of_variables[self.own])
+            return self.unscaled_loss(self.of_variables[self.own])
         first = self._first
         if self.returned_loss is None:
             return self._differentiated_loss(first)
@@ -93,7 +149,7 @@ class StepRun:
         wanted = {id(variable) for variable in self.variables}
         found = [
             taken
-            for taken in self.recording.tape_gradients
+            for taken in self.tape_gradients
             if not wanted or wanted & {id(variable_of(source)) for source in taken.sources}
         ]
         if len(found) == 1:
@@ -116,7 +172,7 @@ class StepRun:
         listed = self.listed or self.variables
         for part in (self.returned[1], *([] if len(self.returned) == 2 else [self.returned[1:]])):
             flat = tf.nest.flatten(part)
-            if self.recording.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
+            if self.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
                 continue
             if len(flat) == len(listed) and all(map(_fits, flat, listed)) and self._holds_gradients(flat, listed):
                 found = {id(variable): gradient for variable, gradient in zip(listed, flat, strict=True)}
@@ -125,7 +181,7 @@ class StepRun:
 
     def _holds_gradients(self, returned: Sequence[Any], listed: Sequence[Any]) -> bool:
         """Whether a step with an optimizer returned a known gradient; without an optimizer, always True."""
-        calls = self.recording.optimizer_calls
+        calls = self.optimizer_calls
         given = [pair for call in calls for pair in zip(call.variables, call.gradients, strict=True)]
         for value, variable in zip(returned, listed, strict=True):
             known = [*self.from_tapes(variable), *(one for other, one in given if variable_of(other) is variable)]
@@ -140,22 +196,22 @@ class StepRun:
 
         Raises UnrepeatableStepError if a variable was updated twice.
         """
-        if not self.recording.optimizer_calls:
+        if not self.optimizer_calls:
             return None
-        checked, found, first = set(map(id, self.variables)), dict[int, Any](), dict[int, Any]()
-        for call in self.recording.optimizer_calls:
+        checked, found = set(map(id, self.variables)), dict[int, tuple[OptimizerCall, Any]]()
+        for call in self.optimizer_calls:
             for variable, gradient in zip(call.variables, call.gradients, strict=True):
-                if id(variable_of(variable)) not in checked:
+                number = id(variable_of(variable))
+                if number not in checked:
                     continue
-                if id(variable_of(variable)) in found:
-                    where = "in one call" if first[id(variable_of(variable))] is call else "at two values of it"
+                if number in found:
+                    where = "in one call" if found[number][0] is call else "at two values of it"
                     raise UnrepeatableStepError(
                         f"the step passes gradients for {variable.name} to an optimizer twice, {where}; "
                         "check a step that does it once, or only the other variables, with variables="
                     )
-                first[id(variable_of(variable))] = call
-                found[id(variable_of(variable))] = unscaled(gradient, call.scale)
-        return tuple(found.get(id(variable)) for variable in self.variables)
+                found[number] = call, unscaled(gradient, call.scale)
+        return tuple(found.get(id(variable), (None, None))[1] for variable in self.variables)
 
     @property
     def gradients(self) -> tuple[Any, ...]:
@@ -169,7 +225,7 @@ class StepRun:
         """All gradients with respect to a variable that the step's tapes took, of the loss times the scale."""
         return [
             shaped(gradient, variable)
-            for taken in self.recording.tape_gradients
+            for taken in self.tape_gradients
             for source, gradient in zip(taken.sources, taken.gradients, strict=True)
             if variable_of(source) is variable
         ]
@@ -188,7 +244,7 @@ class StepRun:
     @property
     def scale(self) -> float:
         """The factor by which the step multiplies the loss of its variables before it takes gradients."""
-        calls, wanted = self.recording.optimizer_calls, set(map(id, self.variables))
+        calls, wanted = self.optimizer_calls, set(map(id, self.variables))
         scales = [call.scale for call in calls if wanted & {id(variable_of(one)) for one in call.variables}]
         return next(iter([*scales, *(call.scale for call in calls)]), self.known_scale)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.spot_check import SpotWalk
 from gradcheck.tracing.state import ChangedState, drawn_statelessly, state_restored
-from gradcheck.training.moved_variables import MovedVariables
 from gradcheck.training.side_effects import PythonState
-from gradcheck.training.spot_result import SpotCheck
-from gradcheck.training.step_recorder import StepRecorder, TapeGradient
+from gradcheck.training.spot_walk import MovedVariables, SpotCheck, SpotWalk
+from gradcheck.training.step_recorder import StepRecorder
+from gradcheck.training.step_run import TapeGradient
 from gradcheck.typing import Array
 
 Sources = tuple[Any, ...]
@@ -65,7 +64,7 @@ class WatchedStep:
         """The variables of each derivative that the step takes with this data."""
         with state_restored():
             if not self._traced:
-                self._all(data)
+                self._taken(data)
                 return self._sources
             graph = self._graph_of_losses.get_concrete_function(data)
             return self._sources_of.setdefault(graph, self._sources)
@@ -75,24 +74,24 @@ class WatchedStep:
         held, names = tuple(map(variable_of, sources)), tuple(variable.name for variable in sources)
         if not self._traced:
             return SpotWalk(lambda: self._loss(data, number), held, names, lambda: self._gradients(data)[number])
-        return _TracedWalk(
+        return SpotWalk(
             lambda: _run(self._graph_of_losses, data)[number],
             held,
             names,
             lambda: _run(self._graph_of_gradients, data)[number],
-            self,
-            data,
-            number,
+            partial(self._losses_along, number, held, data),
         )
 
-    def losses_along(self, walk: _TracedWalk, line: Any, offsets: Array, held: ChangedState) -> Array:
+    def _losses_along(
+        self, number: int, variables: Sequence[Any], data: Any, line: Any, offsets: Array, held: ChangedState
+    ) -> Array:
         """The losses of one derivative along a line; the variables of `held` are put back before each."""
         handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
-        key = (walk.number, *map(id, (*walk.variables, *handles)))
+        key = (number, *map(id, (*variables, *handles)))
         if key not in self._sweeps:
             # Handles belong to the graph: as inputs of the graph they would not be recognised as the same variables.
-            self._sweeps[key] = self._sweep(walk.number, walk.variables, handles)
-        return np.asarray(_run(self._sweeps[key], walk.data, line, tf.constant(offsets, tf.float64), values))
+            self._sweeps[key] = self._sweep(number, variables, handles)
+        return np.asarray(_run(self._sweeps[key], data, line, tf.constant(offsets, tf.float64), values))
 
     def _sweep(self, number: int, variables: Sequence[Any], handles: Sequence[Any]) -> Any:
         def swept(data: Any, line: Any, offsets: Any, values: Any) -> Any:
@@ -114,35 +113,18 @@ class WatchedStep:
         return self._taken(data, losses=number + 1)[number].loss
 
     def _losses(self, data: Any) -> list[Any]:
-        return [one.loss for one in self._all(data)]
+        return [one.loss for one in self._taken(data)]
 
     def _gradients(self, data: Any) -> list[list[Any]]:
-        return [list(one.gradients) for one in self._all(data)]
-
-    def _all(self, data: Any) -> list[TapeGradient]:
-        taken = self._taken(data)
-        self._sources = [one.sources for one in taken]
-        return taken
+        return [list(one.gradients) for one in self._taken(data)]
 
     def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
         """The derivatives that the step takes with respect to variables only, or the first of them."""
         with repeatable(self._step), StepRecorder().without_updates(losses) as recording:
             self._step(data)
-        return [one for one in recording.tape_gradients if one.of_variables]
-
-
-@dataclass(frozen=True)
-class _TracedWalk(SpotWalk):
-    """A derivative of a step, whose losses along a line are computed in one run of a graph."""
-
-    step: WatchedStep
-    data: Any
-    number: int
-
-    def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
-        if held.generators:  # their state is not TensorFlow's to put back
-            return super().swept(line, offsets, held)
-        return self.step.losses_along(self, line, offsets, held)
+        if losses is None:
+            self._sources = [one.sources for one in recording.of_variables]
+        return recording.of_variables
 
 
 @contextmanager

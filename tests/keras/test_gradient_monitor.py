@@ -20,10 +20,9 @@ from tensorflow.python.summary.tb_summary import TBNotInstalledError
 import gradcheck
 from gradcheck import GradientNonFinite, GradientWrongValue, InconclusiveWarning, MismatchWarning
 from gradcheck.keras import GradientMonitor
-from gradcheck.spot_check import SpotWalk
 from gradcheck.tracing.state import ChangedState, VariableSnapshot
-from gradcheck.training.moved_variables import MovedVariables
 from gradcheck.training.side_effects import PythonState
+from gradcheck.training.spot_walk import MovedVariables, SpotWalk
 from gradcheck.training.step_recorder import StepRecorder
 from gradcheck.training.watched_step import WatchedStep
 from tests import slices

@@ -34,6 +34,28 @@ def test_a_model_that_returns_a_dict_is_seen_as_sharply_as_without_a_scale() -> 
     assert seen[1] == pytest.approx(seen[0], rel=0.1)
 
 
+def test_of_several_losses_the_one_that_is_not_scaled_is_named() -> None:
+    """Those before it are computed in runs that end with their own tapes."""
+    weights = [tf.Variable([size, 2 * size]) for size in (0.5, 0.7, 0.9)]
+    optimizers = [scaling(), scaling(), scaling()]
+    for weight, optimizer in zip(weights, optimizers, strict=True):
+        optimizer.build([weight])
+
+    def step() -> Any:
+        losses = []
+        for number, (weight, optimizer) in enumerate(zip(weights, optimizers, strict=True)):
+            with tf.GradientTape() as tape:
+                losses.append(tf.reduce_sum(tf.sin(weight)))
+                scaled = losses[-1] if number == 2 else optimizer.scale_loss(losses[-1])
+            optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
+        return losses[0]
+
+    with pytest.raises(GradientMismatch, match="differentiated a loss that was not multiplied by it") as caught:
+        assert_step(step, variables=weights)
+    assert caught.value.result is not None
+    assert {finding.input.partition(" ")[0] for finding in caught.value.result.findings} == {"variables[2]"}
+
+
 def test_a_clip_of_the_optimizer_that_is_wrapped_is_named() -> None:
     weight, optimizer = tf.Variable([1.0, 2.0]), scaling(global_clipnorm=0.5)
     step = scaled_step(lambda w: tf.reduce_sum(w**2), weight, returned=True, optimizer=optimizer)

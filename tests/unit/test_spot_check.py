@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import spot_check
-from gradcheck.spot_check import SpotWalk
+from gradcheck.training.spot_walk import SpotWalk
 
 
 @tf.custom_gradient
