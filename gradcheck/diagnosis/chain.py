@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import dense, pullbacks
-from gradcheck.diagnosis.paths import DependencyPath, dependency_path, differentiable
+from gradcheck.diagnosis.paths import dependency_path, differentiable
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, RecordedPullback, key
 from gradcheck.tracing.rerun import argument_names, movable, rerun, widened
 
@@ -84,6 +85,13 @@ class Factor:
         """The positions of the inputs with respect to which a vector-Jacobian product is taken."""
         return [position for position, cotangent in enumerate(self.cotangents) if cotangent is not None]
 
+    def value_at(self, name: str, element: tuple[int, ...]) -> complex:
+        """The value of the tensor with this name, or of one of its parts, at an element."""
+        place = next(place for place, own in enumerate(self.names) if name.startswith(own))
+        tensor = tf.convert_to_tensor(self.tensors[self.moved[place]])
+        value: complex = np.asarray(tensor.numpy())[element].item()
+        return value
+
     @property
     def reached(self) -> Tensors:
         """The cotangents that reached the values of the function."""
@@ -123,13 +131,20 @@ def factors(
     used: set[int] = set()
     for event in reversed(events):
         if isinstance(event, RecordedOperation) and event.number in on_path and event.derivative is None:
-            found = _first(event, path, reached)
-        elif isinstance(event, RecordedPullback):
-            found = _second(event, operation_of(event, record, used), path, reached)
+            operation, order, tensors, values = event, 1, event.inputs, event.outputs
+        elif isinstance(event, RecordedPullback) and (taken := operation_of(event, record, used)) is not None:
+            parts = (*event.parts, *[None] * len(taken.inputs))[: len(taken.inputs)]
+            operation, order, tensors, values = taken, 2, (*taken.inputs, *event.cotangents), parts
         else:
             continue
-        if found is not None:
-            yield found
+        dependent = [
+            i for i, one in enumerate(tensors) if one is not None and _eager(one) and key(one) in path.dependent
+        ]
+        free, count = movable(operation, order), len(operation.inputs)  # cotangents follow the inputs
+        moved = tuple(position for position in dependent if position in free or position >= count)
+        cotangents = tuple(None if one is None else reached.get(key(one)) for one in values)
+        if (moved or (order == 1 and dependent)) and any(one is not None for one in cotangents):
+            yield Factor(operation, order, tensors, moved, cotangents)
 
 
 def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any] | None) -> dict[int, Any]:
@@ -157,42 +172,6 @@ def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any]
 
 def _eager(tensor: Any) -> bool:
     return tf.is_tensor(tensor) and hasattr(tensor, "_numpy") and (tensor.dtype.is_floating or tensor.dtype.is_complex)
-
-
-def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int, Any]) -> Factor | None:
-    """The factor of an operation, if a cotangent reaches one of its outputs."""
-    cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
-    moved = _moved(operation, operation.inputs, path, 1)
-    seen = moved or any(_eager(one) and key(one) in path.dependent for one in operation.inputs)
-    if not seen or all(cotangent is None for cotangent in cotangents):
-        return None
-    return Factor(operation, 1, operation.inputs, moved, cotangents)
-
-
-def _second(
-    taken: RecordedPullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
-) -> Factor | None:
-    """The factor of an operation's vector-Jacobian product, if a cotangent reaches one of its parts."""
-    if operation is None:
-        return None
-    parts = [*taken.parts, *[None] * len(operation.inputs)][: len(operation.inputs)]
-    cotangents = tuple(None if part is None else reached.get(key(part)) for part in parts)
-    tensors = *operation.inputs, *taken.cotangents
-    moved = _moved(operation, tensors, path, 2)
-    if not moved or all(cotangent is None for cotangent in cotangents):
-        return None
-    return Factor(operation, 2, tensors, moved, cotangents)
-
-
-def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath, order: int) -> tuple[int, ...]:
-    """The positions of the tensors that depend on the source and can be moved; cotangents follow the inputs."""
-    free = movable(operation, order)
-    return tuple(
-        position
-        for position, one in enumerate(tensors)
-        if one is not None and _eager(one) and key(one) in path.dependent
-        if position in free or position >= len(operation.inputs)
-    )
 
 
 def operation_of(taken: RecordedPullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, all_shaped, dense, shaped
-from gradcheck.diagnosis.blamed_operation import TOGETHER
+from gradcheck.diagnosis.blame import TOGETHER
 from gradcheck.diagnosis.diagnosis import (
     diagnose,
     diagnose_error,

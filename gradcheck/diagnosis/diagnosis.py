@@ -15,7 +15,7 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.errors import tape_used_up, unregistered_operation
 from gradcheck.autodiff.reverse import dense
 from gradcheck.diagnosis import rules
-from gradcheck.diagnosis.blamed_operation import (
+from gradcheck.diagnosis.blame import (
     NOTHING,
     Blame,
     blame,

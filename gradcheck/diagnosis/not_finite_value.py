@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.util import tf_decorator
 
 from gradcheck.autodiff.sources import named_leaves, parameter_names
-from gradcheck.diagnosis.blamed_operation import described
+from gradcheck.diagnosis.blame import back_to_this_one, described
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
 from gradcheck.diagnosis.not_finite_remedies import CAME_IN, remedy_for_value
 from gradcheck.diagnosis.unconnected import variable_name
@@ -76,8 +76,7 @@ class ValueOrigin:
 
     def diagnosis(self, record: CodeRecord) -> Diagnosis:
         """Describe the operation, or the input, with the element, its value and a replacement."""
-        of = "operation" if self.looked_at == 1 else "operations"
-        count = f"{self.looked_at} {of} looked at, from the target back to this one"
+        count = back_to_this_one(self.looked_at)
         if self.operation is None or not self.made:
             return self._came_in(record, count)
         operation, argument = self.operation, _culpable_argument(self.operation)

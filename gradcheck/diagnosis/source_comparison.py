@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
-from gradcheck.diagnosis.blamed_operation import NOTHING, Blame
+from gradcheck.diagnosis.blame import NOTHING, Blame
 from gradcheck.diagnosis.call_problem import CallProblem, UntraceableError, plainly_agrees
 from gradcheck.diagnosis.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.diagnosis.internal_errors import cause_searched
