@@ -367,8 +367,7 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
         f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
     )
-    found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
-    return recognised(found_wrong, operation, (one.order,))
+    return recognised(Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost), operation, (one.order,))
 
 
 def _run_again(function: Any) -> str | None:
@@ -388,11 +387,8 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     on_path = wrong.operations
     if cause is not None:
         cause = recognised_cut(cause, wrong)
-        if found.left:
-            return replace(
-                cause, evidence=f"{cause.evidence}; {looked_at_text(found)}, none of these is wrong by itself"
-            )
         right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+        right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
         return replace(cause, evidence=cause.evidence + right)
     known = known_composition(on_path, [wrong.source.tensor])
     if known is None and any(operation.derivative is not None for operation in on_path):
@@ -407,13 +403,8 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     if found.unclear:
         names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
         evidence = f"{looked_at_text(found)}, none of the others is wrong by itself"
-        return Diagnosis(
-            Cause.NOT_COMPARED,
-            evidence,
-            f"check it by itself, at the arguments it has here: {names}",
-            found.unclear[0].place,
-            wrong.lost.size,
-        )
+        remedy = f"check it by itself, at the arguments it has here: {names}"
+        return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.unclear[0].place, wrong.lost.size)
     if not found.looked_at or kind is not Kind.WRONG_VALUE:
         return None
     evidence = f"{looked_at_text(found)}, none is wrong by itself{TOGETHER}"

@@ -53,11 +53,7 @@ class Factor:
     @property
     def key(self) -> tuple[Any, ...]:
         """Identifies the factor within a record."""
-        return (
-            *self.function_of,
-            self.moved,
-            *(one if one is None else key(one) for one in self.cotangents),
-        )
+        return (*self.function_of, self.moved, *(one if one is None else key(one) for one in self.cotangents))
 
     @property
     def underlying(self) -> Factor | None:
@@ -137,9 +133,7 @@ def factors(
             operation, order, tensors, values = taken, 2, (*taken.inputs, *event.cotangents), parts
         else:
             continue
-        dependent = [
-            i for i, one in enumerate(tensors) if one is not None and _eager(one) and key(one) in path.dependent
-        ]
+        dependent = [place for place, one in enumerate(tensors) if _eager(one) and key(one) in path.dependent]
         free, count = movable(operation, order), len(operation.inputs)  # cotangents follow the inputs
         moved = tuple(position for position in dependent if position in free or position >= count)
         cotangents = tuple(None if one is None else reached.get(key(one)) for one in values)
@@ -189,11 +183,7 @@ def _fits(taken: RecordedPullback, operation: RecordedOperation) -> bool:
     """Whether an operation has the tensors of a gradient that was taken; unread ones are compared by shape."""
     read, made = zip(taken.inputs, operation.inputs, strict=False), zip(taken.outputs, operation.outputs, strict=False)
     parts = zip(taken.parts, operation.inputs, strict=False)
-    shapes, pairs = [*zip(taken.cotangents, operation.outputs, strict=False), *parts], [*read, *made]
-    same = all(own is None or own is other for own, other in pairs)
-    return same and differentiable(operation.outputs[0]) and all(_alike(own, other) for own, other in shapes)
-
-
-def _alike(own: Any, other: Any) -> bool:
-    """Whether a tensor could be the derivative with respect to another one."""
-    return not _eager(own) or not _eager(other) or own.shape == other.shape
+    given = zip(taken.cotangents, operation.outputs, strict=False)
+    same = all(own is None or own is other for own, other in (*read, *made))
+    alike = (not _eager(own) or not _eager(other) or own.shape == other.shape for own, other in (*given, *parts))
+    return same and differentiable(operation.outputs[0]) and all(alike)

@@ -11,14 +11,7 @@ from gradcheck.autodiff.reverse import pullbacks
 from gradcheck.diagnosis.blame import back_to_this_one, described
 from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.diagnosis.known_defect import recognised
-from gradcheck.diagnosis.not_finite_remedies import remedy_for
-from gradcheck.diagnosis.not_finite_value import (
-    as_array,
-    element_text,
-    finite,
-    maker,
-    origin_of,
-)
+from gradcheck.diagnosis.not_finite_value import as_array, element_text, finite, maker, origin_of, remedy_for
 from gradcheck.result import Cause, Diagnosis
 from gradcheck.tracing.kernels import WHERE
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, key
@@ -98,7 +91,7 @@ def _diagnosis(record: CodeRecord, factor: Factor, place: int, part: Any, looked
             f"; tf.where{at(unused.line)} does not select that value and sends back the cotangent 0, but 0 times "
             "infinity is NaN"
         )
-    remedy = remedy_for(operation, maker(record, tensor), unused, otherwise, value, operation.quoted)
+    remedy = remedy_for(operation, maker(record, tensor), unused, otherwise, value)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
     # An unselected value is fixed where it is computed, unless both operations belong to one public function.
     mended = unused is not None and not set(operation.calls) & set(unused.calls)
