@@ -120,9 +120,6 @@ class FactorProblem(Problem):
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         return self.function.gradients(cotangents @ self.cotangent[None, :], point)
 
-    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
-        return Gradients.undefined(len(directions), self.point.size)
-
 
 def compared(factor: Factor, time: BlameTime) -> OrderResult:
     """Compare the factor's derivative with differences; inconclusive if it cannot run by itself, or is not finite.

@@ -88,13 +88,7 @@ def blame(
     return None
 
 
-def culprit(
-    graph: Graph,
-    order: int,
-    check: NodeTrials = trial.run,
-    *,
-    weights: Array | None = None,
-) -> int | None:
+def culprit(graph: Graph, order: int, check: NodeTrials = trial.run, *, weights: Array | None = None) -> int | None:
     """The position of the first node whose own derivative is wrong by a `check`; None if only the whole graph's is.
 
     `weights` are those of the graph's own trial.
