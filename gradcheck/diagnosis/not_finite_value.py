@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import is_
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -301,7 +302,7 @@ def _reaches(
     with state_restored():
         for operation in path:
             inputs = [changed.get(key(one), one) for one in operation.inputs]
-            if any(key(one) in changed for one in operation.outputs) or all(map(_is, inputs, operation.inputs)):
+            if any(key(one) in changed for one in operation.outputs) or all(map(is_, inputs, operation.inputs)):
                 continue
             if operation.states_written:
                 return True
@@ -311,10 +312,6 @@ def _reaches(
                 return True
             changed |= {key(old): new for old, new in zip(operation.outputs, outputs, strict=True)}
     return not all(finite(changed.get(key(target), target)) for target in targets)
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _harmless(tensor: Any) -> Any:
