@@ -137,6 +137,17 @@ def literal(value: Any) -> Input:
     return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))
 
 
+def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
+    """The node at `position` by itself, with the values that it had in the graph as literal inputs.
+
+    A value that it takes twice is one input, used twice.
+    """
+    node = graph.nodes[position - len(graph.inputs)]
+    parents = list(dict.fromkeys(node.parents))
+    inputs = tuple(literal(values[parent]) for parent in parents)
+    return Graph(inputs, (Node(node.op, tuple(map(parents.index, node.parents)), node.attrs),))
+
+
 def coordinates_of(literals: Sequence[Input]) -> Array:
     """The real coordinates of literals, one after the other, shape (n,)."""
     return np.concatenate([np.empty(0), *(to_coordinates(literal.array()) for literal in literals)])

@@ -10,24 +10,25 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError
-from gradcheck.diagnosis.diagnosis import (
-    diagnose_error,
-    diagnose_not_finite,
-    diagnose_unconnected,
-)
+from gradcheck.diagnosis import rules
+from gradcheck.diagnosis.diagnosis import diagnose, diagnose_error, diagnose_not_finite
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
-from gradcheck.diagnosis.paths import differentiable
-from gradcheck.diagnosis.source_comparison import compared
-from gradcheck.diagnosis.unconnected import variable_name
-from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
+from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
+from gradcheck.diagnosis.source_comparison import CallProblem, compared
+from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
+from gradcheck.numerics.difference import first_difference
+from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 from gradcheck.tracing.call_source import call_source
 from gradcheck.tracing.hooks import derivatives_observed
-from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
-from gradcheck.tracing.replay import nearly_equal, nondeterminism
+from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
+from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
+from gradcheck.tracing.replay import FAR_MOVES, influence, nearly_equal, nondeterminism
 from gradcheck.tracing.state import state_restored
-from gradcheck.tracing.user_code import call_user_code, place_of, quoted
-from gradcheck.verdict.summary import broken, undecided
+from gradcheck.tracing.user_code import at, call_user_code, place_of, quoted
+from gradcheck.verdict.lines import sample_values
+from gradcheck.verdict.probe_pairs import SMALL
+from gradcheck.verdict.summary import broken, element_of, estimate_text, undecided
 from gradcheck.verdict.tables import Tolerance
 
 SHOWN = 12
@@ -41,6 +42,9 @@ KEPT = (
     " when the code runs eagerly; a tf.function freezes Python numbers, attributes and NumPy random numbers at "
     "tracing: pass them as tensors, or hold them in variables"
 )
+STEP = 2.0**-10
+"""The relative step by which the element with the largest derivative is found."""
+STEPWISE = "small perturbations do not change the target, larger ones do"
 
 Results = tuple[Any, ...]
 """The results of one derivative, one per source."""
@@ -103,6 +107,114 @@ def explained_call(
         count = len(results)
         orders = [OrderResult(1, Verdict.INCONCLUSIVE, reasons=(Reason.UNCONNECTED,), inconclusive=count)]
     return merged(orders, results, _constant_updates(record, sources))
+
+
+def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:
+    """Return a note on a source whose gradient is None, or a finding with its diagnosis; and whether it is unconnected.
+
+    It is unconnected if no move of it changes the target, either: nothing is wrong, and nothing can be called correct.
+    """
+    if not differentiable(source):
+        diagnosis = rules.integer_source(source)
+        finding = broken(1, Kind.MISSING, source.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
+        return "", replace(finding, diagnosis=diagnosis), False
+    moved = influence(source)
+    zeros = "zeros that stand for None: " if source.call.zeros else ""
+    step = None if moved.large else _step_between(source)
+    if step is not None:
+        moved = influence(source, FAR_MOVES)
+    if not moved.large:
+        if zeros and _covered(source):
+            return "", None, False
+        if step is not None:
+            unmoved = f"no perturbation that was tried changed the target: {step.name}{at(step.line)} lies between"
+        elif made_of := _made_of(source):
+            unmoved = f"the target does not depend on it{made_of}"
+        else:
+            unmoved = dependence(source)
+        return f"{zeros}{unmoved}{kept_between_calls(source)}", None, True
+    reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
+    found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
+    finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
+    cause = None
+    with cause_searched():
+        cause = diagnose(source, finding, place, moved)
+    if cause is None and (zeros or not moved.small):
+        seen = moved.small or (zeros and _covered(source))
+        return ("" if seen else f"{zeros}it only controls branches"), None, False
+    return "", replace(finding, diagnosis=cause), False
+
+
+def _covered(source: CallSource) -> bool:
+    """Whether the tape that covers everything finds a path from the targets to the source.
+
+    If it does, zeros are actual derivatives, such as those of an inactive relu, and do not stand for None.
+    """
+    try:
+        return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
+    except Exception:  # from a gradient function on the path: it was reached
+        return True
+
+
+def _step_between(source: CallSource) -> RecordedOperation | None:
+    """The first operation through which the value of a source reaches the targets, but no gradient comes back.
+
+    This follows the structure of the code; moves of the source are not considered.
+    """
+    record, call = source.record, source.call
+    events = record.before(call)
+
+    def changed(number: int, output: int) -> bool | None:
+        return False if record.operations[number].name in OF_SHAPES else None
+
+    path = dependency_path(events, call.targets, source.tensor, changed)
+    steps = (found.operation for found in path_breaks(events, path, None))
+    return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
+
+
+def _made_of(source: CallSource) -> str:
+    """Describe a source that was computed from something that the tape watches and the target depends on; else empty.
+
+    An example is the `x[0]` of `tape.gradient(loss, x[0])`, a new tensor.
+    """
+    record, call = source.record, source.call
+    if source.output is None:
+        return ""
+    events, targets = record.before(call), {key(target) for target in call.targets}
+    watches = (event for event in events if isinstance(event, WatchEvent) and event.tape == call.tape)
+    watched = {key(event.tensor): event.tensor for event in watches}
+    behind = (one for operation in reversed(record.ancestors(source.tensor)) for one in operation.inputs)
+    for name in dict.fromkeys(key(one) for one in behind if key(one) in watched):
+        path = dependency_path(events, call.targets, watched[name], lambda number, output: None)
+        if path.operations or name in targets:
+            what = "variable" if name in record.variables else "tensor"
+            maker = record.operations[source.output[0]]
+            return (
+                f": {maker.name}{at(maker.line)} made it, a tensor of its own, from a {what} that the target does "
+                f"depend on; ask for the gradient with respect to that {what}"
+            )
+    return ""
+
+
+def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tuple[int, int]] | None:
+    """The finding at the element with the largest derivative, and its place; None where differences are inconclusive.
+
+    One step along each of the first coordinates finds the element.
+    """
+    count = min(problem.point.size, SMALL)
+    lines = np.eye(count, problem.point.size)
+    steps = STEP * np.maximum(np.abs(problem.point[:count, None]), 0.5)
+    changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
+    changes = np.where(np.isfinite(changes), changes, 0.0)
+    line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
+    estimate = first_difference(sample_values(problem, lines[[line]], lambda points: problem.values(points)[:, [row]]))
+    if not estimate.conclusive[0, 0]:
+        return None
+    value, bound = float(estimate.value[0, 0]), float(estimate.bound[0, 0])
+    name, index, _ = element_of(problem.sources, line)
+    output = None if problem.call.method == "gradient" else row
+    reason += estimate_text(value, bound)
+    return Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason), (row, line)
 
 
 def _constant_updates(record: CodeRecord, sources: Iterable[CallSource]) -> list[str]:

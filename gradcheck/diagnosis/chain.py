@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import dense, pullbacks
-from gradcheck.diagnosis.paths import DependencyPath, dependency_path, differentiable
+from gradcheck.diagnosis.paths import dependency_path, differentiable
 from gradcheck.tracing.operation import widened
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, RecordedPullback, key
 
@@ -52,11 +53,7 @@ class Factor:
     @property
     def key(self) -> tuple[Any, ...]:
         """Identifies the factor within a record."""
-        return (
-            *self.function_of,
-            self.moved,
-            *(one if one is None else key(one) for one in self.cotangents),
-        )
+        return (*self.function_of, self.moved, *(one if one is None else key(one) for one in self.cotangents))
 
     @property
     def underlying(self) -> Factor | None:
@@ -83,6 +80,13 @@ class Factor:
     def _sources(self) -> list[int]:
         """The positions of the inputs with respect to which a vector-Jacobian product is taken."""
         return [position for position, cotangent in enumerate(self.cotangents) if cotangent is not None]
+
+    def value_at(self, name: str, element: tuple[int, ...]) -> complex:
+        """The value of the tensor with this name, or of one of its parts, at an element."""
+        place = next(place for place, own in enumerate(self.names) if name.startswith(own))
+        tensor = tf.convert_to_tensor(self.tensors[self.moved[place]])
+        value: complex = np.asarray(tensor.numpy())[element].item()
+        return value
 
     @property
     def reached(self) -> Tensors:
@@ -123,13 +127,18 @@ def factors(
     used: set[int] = set()
     for event in reversed(events):
         if isinstance(event, RecordedOperation) and event.number in on_path and event.derivative is None:
-            found = _first(event, path, reached)
-        elif isinstance(event, RecordedPullback):
-            found = _second(event, operation_of(event, record, used), path, reached)
+            operation, order, tensors, values = event, 1, event.inputs, event.outputs
+        elif isinstance(event, RecordedPullback) and (taken := operation_of(event, record, used)) is not None:
+            parts = (*event.parts, *[None] * len(taken.inputs))[: len(taken.inputs)]
+            operation, order, tensors, values = taken, 2, (*taken.inputs, *event.cotangents), parts
         else:
             continue
-        if found is not None:
-            yield found
+        dependent = [place for place, one in enumerate(tensors) if _eager(one) and key(one) in path.dependent]
+        free, count = operation.movable(order), len(operation.inputs)  # cotangents follow the inputs
+        moved = tuple(position for position in dependent if position in free or position >= count)
+        cotangents = tuple(None if one is None else reached.get(key(one)) for one in values)
+        if (moved or (order == 1 and dependent)) and any(one is not None for one in cotangents):
+            yield Factor(operation, order, tensors, moved, cotangents)
 
 
 def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any] | None) -> dict[int, Any]:
@@ -159,42 +168,6 @@ def _eager(tensor: Any) -> bool:
     return tf.is_tensor(tensor) and hasattr(tensor, "_numpy") and (tensor.dtype.is_floating or tensor.dtype.is_complex)
 
 
-def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int, Any]) -> Factor | None:
-    """The factor of an operation, if a cotangent reaches one of its outputs."""
-    cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
-    moved = _moved(operation, operation.inputs, path, 1)
-    seen = moved or any(_eager(one) and key(one) in path.dependent for one in operation.inputs)
-    if not seen or all(cotangent is None for cotangent in cotangents):
-        return None
-    return Factor(operation, 1, operation.inputs, moved, cotangents)
-
-
-def _second(
-    taken: RecordedPullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
-) -> Factor | None:
-    """The factor of an operation's vector-Jacobian product, if a cotangent reaches one of its parts."""
-    if operation is None:
-        return None
-    parts = [*taken.parts, *[None] * len(operation.inputs)][: len(operation.inputs)]
-    cotangents = tuple(None if part is None else reached.get(key(part)) for part in parts)
-    tensors = *operation.inputs, *taken.cotangents
-    moved = _moved(operation, tensors, path, 2)
-    if not moved or all(cotangent is None for cotangent in cotangents):
-        return None
-    return Factor(operation, 2, tensors, moved, cotangents)
-
-
-def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath, order: int) -> tuple[int, ...]:
-    """The positions of the tensors that depend on the source and can be moved; cotangents follow the inputs."""
-    free = operation.movable(order)
-    return tuple(
-        position
-        for position, one in enumerate(tensors)
-        if one is not None and _eager(one) and key(one) in path.dependent
-        if position in free or position >= len(operation.inputs)
-    )
-
-
 def operation_of(taken: RecordedPullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
     """The operation whose gradient was taken: the last unused one with these tensors."""
     tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
@@ -210,11 +183,7 @@ def _fits(taken: RecordedPullback, operation: RecordedOperation) -> bool:
     """Whether an operation has the tensors of a gradient that was taken; unread ones are compared by shape."""
     read, made = zip(taken.inputs, operation.inputs, strict=False), zip(taken.outputs, operation.outputs, strict=False)
     parts = zip(taken.parts, operation.inputs, strict=False)
-    shapes, pairs = [*zip(taken.cotangents, operation.outputs, strict=False), *parts], [*read, *made]
-    same = all(own is None or own is other for own, other in pairs)
-    return same and differentiable(operation.outputs[0]) and all(_alike(own, other) for own, other in shapes)
-
-
-def _alike(own: Any, other: Any) -> bool:
-    """Whether a tensor could be the derivative with respect to another one."""
-    return not _eager(own) or not _eager(other) or own.shape == other.shape
+    given = zip(taken.cotangents, operation.outputs, strict=False)
+    same = all(own is None or own is other for own, other in (*read, *made))
+    alike = (not _eager(own) or not _eager(other) or own.shape == other.shape for own, other in (*given, *parts))
+    return same and differentiable(operation.outputs[0]) and all(alike)

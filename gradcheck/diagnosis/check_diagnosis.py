@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, all_shaped, dense, shaped
-from gradcheck.diagnosis.blamed_operation import TOGETHER
+from gradcheck.diagnosis.blame import TOGETHER
 from gradcheck.diagnosis.diagnosis import (
     diagnose,
     diagnose_error,
@@ -89,22 +89,20 @@ class CheckDiagnosis:
             replace(found[0], evidence=f"the first derivative is wrong already: {found[0].evidence}") if found else None
         )
 
+    @cause_searched()
     def error(self) -> Diagnosis | None:
         """Diagnose a derivative that raised an exception."""
-        with cause_searched():
-            if not self.causes:
-                return None
-            record = self._record(None)
-            failed = [call for call in record.derivatives if call.error is not None]
-            return diagnose_error(record, failed[-1]) if failed else known_to_raise(record)
-        return None
+        if not self.causes:
+            return None
+        record = self._record(None)
+        failed = [call for call in record.derivatives if call.error is not None]
+        return diagnose_error(record, failed[-1]) if failed else known_to_raise(record)
 
+    @cause_searched()
     def wrong_shape(self) -> Diagnosis | None:
         """Diagnose a derivative that has another shape or dtype than its source."""
-        with cause_searched():
-            taken = self.gradient is None or self.order == 2
-            return known_to_raise(self._record(None)) if self.causes and taken else None
-        return None
+        taken = self.gradient is None or self.order == 2
+        return known_to_raise(self._record(None)) if self.causes and taken else None
 
     def noted(self, order: OrderResult) -> OrderResult:
         """Add a note on the origin of NaN or infinity in a derivative to an inconclusive result, if there is any."""

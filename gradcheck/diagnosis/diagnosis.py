@@ -15,7 +15,7 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.errors import tape_used_up, unregistered_operation
 from gradcheck.autodiff.reverse import dense
 from gradcheck.diagnosis import rules
-from gradcheck.diagnosis.blamed_operation import (
+from gradcheck.diagnosis.blame import (
     NOTHING,
     Blame,
     blame,
@@ -24,40 +24,27 @@ from gradcheck.diagnosis.blamed_operation import (
     ended,
     recognised_cut,
 )
-from gradcheck.diagnosis.call_problem import CallProblem
 from gradcheck.diagnosis.chain import NoChainError
-from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite import not_finite_diagnosis
-from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
-from gradcheck.diagnosis.unconnected import dependence, kept_between_calls
+from gradcheck.diagnosis.paths import dependency_path, path_breaks
 from gradcheck.diagnosis.wrong_gradient import LostPart, WrongGradient
-from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
-from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
     DerivativeCall,
     HostRead,
     RecordedOperation,
-    WatchEvent,
-    key,
 )
-from gradcheck.tracing.replay import FAR_MOVES, Influence, influence
+from gradcheck.tracing.replay import Influence, influence
 from gradcheck.tracing.user_code import at, file_owner, place_of
-from gradcheck.verdict.lines import sample_values
-from gradcheck.verdict.probe_pairs import SMALL
-from gradcheck.verdict.summary import broken, element_of, estimate_text
 
 CLOSE = 1e-3
 """Relative distance to the finite-difference estimate within which a covering tape counts as the remedy."""
-STEP = 2.0**-10
-"""The relative step by which the element with the largest derivative is found."""
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """Types that Python and NumPy compute, where a tensor is needed."""
-STEPWISE = "small perturbations do not change the target, larger ones do"
 
 
 def diagnose(
@@ -200,114 +187,6 @@ def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
     (target,) = call.targets
     unit = np.eye(1, math.prod(target.shape), row).reshape(target.shape)
     return [tf.constant(unit.astype(target.dtype.as_numpy_dtype))]
-
-
-def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:
-    """Return a note on a source whose gradient is None, or a finding with its diagnosis; and whether it is unconnected.
-
-    It is unconnected if no move of it changes the target, either: nothing is wrong, and nothing can be called correct.
-    """
-    if not differentiable(source):
-        diagnosis = rules.integer_source(source)
-        finding = broken(1, Kind.MISSING, source.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
-        return "", replace(finding, diagnosis=diagnosis), False
-    moved = influence(source)
-    zeros = "zeros that stand for None: " if source.call.zeros else ""
-    step = None if moved.large else _step_between(source)
-    if step is not None:
-        moved = influence(source, FAR_MOVES)
-    if not moved.large:
-        if zeros and _covered(source):
-            return "", None, False
-        if step is not None:
-            unmoved = f"no perturbation that was tried changed the target: {step.name}{at(step.line)} lies between"
-        elif made_of := _made_of(source):
-            unmoved = f"the target does not depend on it{made_of}"
-        else:
-            unmoved = dependence(source)
-        return f"{zeros}{unmoved}{kept_between_calls(source)}", None, True
-    reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
-    found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
-    finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
-    cause = None
-    with cause_searched():
-        cause = diagnose(source, finding, place, moved)
-    if cause is None and (zeros or not moved.small):
-        seen = moved.small or (zeros and _covered(source))
-        return ("" if seen else f"{zeros}it only controls branches"), None, False
-    return "", replace(finding, diagnosis=cause), False
-
-
-def _covered(source: CallSource) -> bool:
-    """Whether the tape that covers everything finds a path from the targets to the source.
-
-    If it does, zeros are actual derivatives, such as those of an inactive relu, and do not stand for None.
-    """
-    try:
-        return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
-    except Exception:  # from a gradient function on the path: it was reached
-        return True
-
-
-def _step_between(source: CallSource) -> RecordedOperation | None:
-    """The first operation through which the value of a source reaches the targets, but no gradient comes back.
-
-    This follows the structure of the code; moves of the source are not considered.
-    """
-    record, call = source.record, source.call
-    events = record.before(call)
-
-    def changed(number: int, output: int) -> bool | None:
-        return False if record.operations[number].name in OF_SHAPES else None
-
-    path = dependency_path(events, call.targets, source.tensor, changed)
-    steps = (found.operation for found in path_breaks(events, path, None))
-    return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
-
-
-def _made_of(source: CallSource) -> str:
-    """Describe a source that was computed from something that the tape watches and the target depends on; else empty.
-
-    An example is the `x[0]` of `tape.gradient(loss, x[0])`, a new tensor.
-    """
-    record, call = source.record, source.call
-    if source.output is None:
-        return ""
-    events, targets = record.before(call), {key(target) for target in call.targets}
-    watches = (event for event in events if isinstance(event, WatchEvent) and event.tape == call.tape)
-    watched = {key(event.tensor): event.tensor for event in watches}
-    behind = (one for operation in reversed(record.ancestors(source.tensor)) for one in operation.inputs)
-    for name in dict.fromkeys(key(one) for one in behind if key(one) in watched):
-        path = dependency_path(events, call.targets, watched[name], lambda number, output: None)
-        if path.operations or name in targets:
-            what = "variable" if name in record.variables else "tensor"
-            maker = record.operations[source.output[0]]
-            return (
-                f": {maker.name}{at(maker.line)} made it, a tensor of its own, from a {what} that the target does "
-                f"depend on; ask for the gradient with respect to that {what}"
-            )
-    return ""
-
-
-def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tuple[int, int]] | None:
-    """The finding at the element with the largest derivative, and its place; None where differences are inconclusive.
-
-    One step along each of the first coordinates finds the element.
-    """
-    count = min(problem.point.size, SMALL)
-    lines = np.eye(count, problem.point.size)
-    steps = STEP * np.maximum(np.abs(problem.point[:count, None]), 0.5)
-    changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
-    changes = np.where(np.isfinite(changes), changes, 0.0)
-    line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
-    estimate = first_difference(sample_values(problem, lines[[line]], lambda points: problem.values(points)[:, [row]]))
-    if not estimate.conclusive[0, 0]:
-        return None
-    value, bound = float(estimate.value[0, 0]), float(estimate.bound[0, 0])
-    name, index, _ = element_of(problem.sources, line)
-    output = None if problem.call.method == "gradient" else row
-    reason += estimate_text(value, bound)
-    return Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason), (row, line)
 
 
 def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diagnosis | None:

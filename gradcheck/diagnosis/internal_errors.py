@@ -32,6 +32,8 @@ def internal_errors_told() -> Iterator[list[str]]:
 def cause_searched() -> Iterator[None]:
     """End the block, a search for a cause, at an exception in it, which is noted as an internal error.
 
+    A function that is decorated with it returns None then.
+
     Exceptions of the user's code, or of TensorFlow, have to be caught inside, where the search calls it.
     """
     try:

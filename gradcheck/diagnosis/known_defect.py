@@ -85,6 +85,7 @@ def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[D
     return found
 
 
+@cause_searched()
 def known_composition(operations: Sequence[RecordedOperation], sources: Sequence[object]) -> Diagnosis | None:
     """Diagnose a wrong derivative whose operations are correct by themselves; None where no call is a known defect.
 
@@ -92,15 +93,14 @@ def known_composition(operations: Sequence[RecordedOperation], sources: Sequence
     """
     if all(one.call is None for one in operations):
         return None
-    with cause_searched():
-        used = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in operations[-1].outputs}
-        uses, orders = library_uses(operations, used, dependent_on(sources, operations)), orders_of(operations)
-        found = [(defect, one) for one in uses for defect, order, inside in one.defects() if inside and order in orders]
-        if found:
-            defect, use = min(found, key=lambda pair: pair[0].rank)
-            evidence = f"{_about(defect)}; the call of {use.kernel} lies in its region"
-            remedy = _remedy(defect) or f"write {use.kernel} with other operations"
-            return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, use.place)
+    used = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in operations[-1].outputs}
+    uses, orders = library_uses(operations, used, dependent_on(sources, operations)), orders_of(operations)
+    found = [(defect, one) for one in uses for defect, order, inside in one.defects() if inside and order in orders]
+    if found:
+        defect, use = min(found, key=lambda pair: pair[0].rank)
+        evidence = f"{_about(defect)}; the call of {use.kernel} lies in its region"
+        remedy = _remedy(defect) or f"write {use.kernel} with other operations"
+        return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, use.place)
     return None
 
 
@@ -118,21 +118,21 @@ def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Seque
     return diagnosis
 
 
+@cause_searched()
 def known_to_raise(record: CodeRecord) -> Diagnosis | None:
     """Diagnose a derivative that raised, or has a wrong shape, by an operation in the region of such a known defect.
 
     None if there is none.
     """
-    with cause_searched():
-        from gradcheck.defects.records import Severity
+    from gradcheck.defects.records import Severity
 
-        orders = orders_of(record.operations)
-        for operation in reversed(record.operations):
-            for known in known_defects(operation, orders):
-                if known.severity is Severity.RAISES:
-                    evidence = f"{_about(known)}; {operation.name}{at(operation.line)} lies in its region"
-                    remedy = _remedy(known) or f"write {operation.quoted} with other operations"
-                    return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, operation.place)
+    orders = orders_of(record.operations)
+    for operation in reversed(record.operations):
+        for known in known_defects(operation, orders):
+            if known.severity is Severity.RAISES:
+                evidence = f"{_about(known)}; {operation.name}{at(operation.line)} lies in its region"
+                remedy = _remedy(known) or f"write {operation.quoted} with other operations"
+                return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, operation.place)
     return None
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
-from gradcheck.diagnosis.host_code import host_line
-from gradcheck.diagnosis.paths import differentiable, has_gradient
+from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
 from gradcheck.tracing.kernels import HOLDERS, STOPPING
@@ -41,11 +40,8 @@ MEANT = "meant as a constant (a target, an advantage)"
 
 def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A derivative of a derivative, where the first one was taken while the second one's tape did not record."""
-    steps = [wrong.source.record.operations[number] for number in wrong.path.operations]
-    outside = (
-        one.derivative for one in steps if one.derivative is not None and wrong.source.call.tape not in one.tapes
-    )
-    number = next(outside, None)
+    tape, steps = wrong.source.call.tape, wrong.operations
+    number = next((one.derivative for one in steps if one.derivative is not None and tape not in one.tapes), None)
     if number is None:
         return None
     first = wrong.source.record.derivatives[number]

@@ -71,6 +71,11 @@ class WrongGradient:
         return self.source.record.before(self.source.call)
 
     @property
+    def operations(self) -> list[RecordedOperation]:
+        """The operations on the path."""
+        return [self.source.record.operations[number] for number in self.path.operations]
+
+    @property
     def first(self) -> RecordedOperation:
         """The operation at the first break."""
         return self.breaks[0].operation

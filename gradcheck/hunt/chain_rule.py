@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
-from gradcheck.hunt.blame import alone
+from gradcheck.graph import alone
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.typing import Array
 

@@ -20,9 +20,9 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Defect
 from gradcheck.graph import Graph, literal
 from gradcheck.hunt import monitor, trial
+from gradcheck.hunt.blame import NodeTrials, completed, finding_of, node_trials
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.evidence import NodeTrials, completed, finding_of, node_trials
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.nonsmooth import nonsmooth_nodes

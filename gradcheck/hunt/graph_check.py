@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.hunt.blame import alone
+from gradcheck.graph import alone
 from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.numerics.difference import first_difference, second_difference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,8 @@ from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.graph import Graph
-from gradcheck.hunt.blame import blame
-from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
@@ -82,33 +79,6 @@ def run(
         checked = {orders[0]: one}
     results = {order: result for order, (result, _) in checked.items()}
     return Trial(problem, Result(results), {order: tables for order, (_, tables) in checked.items()})
-
-
-def culprit(
-    graph: Graph,
-    order: int,
-    check: Callable[[Graph, tuple[int, ...]], Trial] = run,
-    *,
-    weights: Array | None = None,
-) -> int | None:
-    """The position of the first node whose own derivative is wrong by a `check`; None if only the whole graph's is.
-
-    `weights` are those of the graph's own trial.
-    """
-
-    def is_wrong(part: Graph, places: Sequence[int]) -> bool:
-        return tells_wrong(graph, order, check(part, (order,)), places, weights)
-
-    return blame(graph, values_of(graph), order, is_wrong)
-
-
-def tells_wrong(graph: Graph, order: int, part: Trial, places: Sequence[int], weights: Array | None) -> bool:
-    """Whether a part of a graph, whose first nodes have the positions `places` there, is wrong as the graph is.
-
-    `weights` are those of the graph's own trial.
-    """
-    wrong = part.result.verdict == Verdict.MISMATCH
-    return wrong and tells_of(graph, order, part.problem, places, weights=weights)
 
 
 def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Checked]:

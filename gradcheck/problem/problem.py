@@ -150,6 +150,6 @@ class Problem(ABC):
         """
         return np.concatenate([seen(self.gradients(cotangent[None, :], point).values, left) for point in points])
 
-    @abstractmethod
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
-        """The second derivative of <w, f> applied to directions (k, n)."""
+        """The second derivative of <w, f> applied to directions (k, n); NaN for a problem of first order alone."""
+        return Gradients.undefined(len(directions), self.point.size)

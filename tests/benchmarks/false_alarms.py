@@ -47,7 +47,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
     """Draw `count` graphs with one seed and check both orders of each."""
     from gradcheck.hunt import examine as hunting
     from gradcheck.hunt import known_graphs, trial
-    from gradcheck.hunt.evidence import finding_of
+    from gradcheck.hunt.blame import finding_of
 
     tally, seen = Tally(), set[str]()
 

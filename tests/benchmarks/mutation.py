@@ -39,9 +39,9 @@ from tensorflow.python.framework import ops
 from gradcheck.autodiff.mode import LIGHT, PLAIN, Mode
 from gradcheck.graph import Graph
 from gradcheck.hunt import trial
+from gradcheck.hunt.blame import finding_of, node_trials
 from gradcheck.hunt.census import Judgement, census, gradient_functions
 from gradcheck.hunt.configuration import Shard
-from gradcheck.hunt.evidence import finding_of, node_trials
 from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_code, syntax_of
 from gradcheck.hunt.known_graphs import left_out_in, match, ways
 from gradcheck.operations.catalogue import CATALOGUE

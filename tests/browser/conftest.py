@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gradcheck.defects import known
-from gradcheck.hunt import evidence, trial
+from gradcheck.hunt import blame, trial
 from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.environment import current
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
@@ -64,7 +64,7 @@ def reports(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         if defect.name in SHOWN:
             order = defect.signature.order
             checked = trial.run(example_of(defect).graph, (order,))
-            wrong = evidence.completed(evidence.finding_of(checked, order))
+            wrong = blame.completed(blame.finding_of(checked, order))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
             json, *_, page = write(dataclasses.replace(wrong, confirmation=told), folder)
             pages[defect.name] = page

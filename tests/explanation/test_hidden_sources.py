@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, explain
-from gradcheck.diagnosis import call_problem, source_comparison
+from gradcheck.diagnosis import source_comparison
 
 Code = Callable[[], Any]
 
@@ -73,7 +73,7 @@ def test_a_small_source_that_cannot_be_seen_is_not_called_right() -> None:
 
 def test_right_sources_that_are_zero_or_small_take_a_comparison_more(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[list[str]] = []
-    plainly_agrees = call_problem.plainly_agrees
+    plainly_agrees = source_comparison.plainly_agrees
 
     def counted(problem: Any, *rest: Any) -> Any:
         taken.append([one.name for one in problem.taken])

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, Result, check, explain
-from gradcheck.diagnosis.blamed_operation import blame
+from gradcheck.diagnosis.blame import blame
 from gradcheck.tracing import recorder
 from gradcheck.tracing.recorder import recorded
 from tests import slices

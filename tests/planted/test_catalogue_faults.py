@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.graph import Graph, Input, Node
-from gradcheck.hunt import trial
+from gradcheck.hunt import blame, trial
 from gradcheck.result import Kind, Verdict
 from tests import slices
 
@@ -119,7 +119,7 @@ def test_a_fault_that_no_node_has_by_itself(plant: Any) -> None:
     with plant("Square", slices_doubled):
         assert trial.run(TOGETHER, (1,)).result.verdict == Verdict.MISMATCH
         assert trial.run(TOGETHER).result.orders[1].verdict == Verdict.MISMATCH
-        assert trial.culprit(TOGETHER, 1) == 2
+        assert blame.culprit(TOGETHER, 1) == 2
 
 
 def test_a_second_derivative_that_no_node_has_wrong_by_itself(plant: Any) -> None:

@@ -15,7 +15,7 @@ from tensorflow.python.ops.parallel_for import control_flow_ops
 
 from gradcheck.autodiff.mode import ALONE, FUNCTION, LOOP, MODES, PFOR, PLAIN, VARIABLES, XLA, Mode
 from gradcheck.graph import Graph, Input, Node
-from gradcheck.hunt import trial
+from gradcheck.hunt import blame, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.script import to_python
@@ -76,7 +76,7 @@ def test_the_plain_derivative_is_right_where_another_is_wrong(order: int) -> Non
 def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None:
     with wrong_where_traced():
         checked = trial.run(SINE, (order,), mode=mode)
-        assert trial.culprit(SINE, order, partial(trial.run, mode=mode)) == 2
+        assert blame.culprit(SINE, order, partial(trial.run, mode=mode)) == 2
     assert (checked.result.verdict, checked.problem.mode) == (Verdict.MISMATCH, mode)
     finding = checked.result.findings[0]
     assert finding.kind is Kind.MODES

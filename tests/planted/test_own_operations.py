@@ -19,7 +19,7 @@ import gradcheck
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.defects import known as known_defects
 from gradcheck.graph import Graph, Node, literal
-from gradcheck.hunt import evidence, monitor, trial
+from gradcheck.hunt import blame, monitor, trial
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found
 from gradcheck.hunt.finding import GraphFinding
@@ -144,14 +144,14 @@ def test_a_known_defect_that_blame_alone_arrives_at_is_not_the_culprit(y: Any, s
     graph = Graph((literal([0.0, 0.5]),), (Node.of("cumulative_logsumexp", 0, reverse=False), *behind))
     checked = trial.run(graph, (2,))
     assert checked.result.verdict == Verdict.MISMATCH
-    found = evidence.completed(evidence.finding_of(checked, 2))
+    found = blame.completed(blame.finding_of(checked, 2))
     assert (found.culprit, match(found)) == ("own_detached", None)
     assert [str(node.verdict) for node in found.nodes] == ["agree", "mismatch", "agree"]
 
 
 def test_a_known_defect_that_the_graph_arrives_at_is_the_culprit() -> None:
     nodes = (Node.of("cumulative_logsumexp", 0, reverse=False), Node.of("square", 1), Node.of("asinh", 2))
-    found = evidence.finding_of(trial.run(Graph((literal([0.0, 0.5]),), nodes), (2,)), 2)
+    found = blame.finding_of(trial.run(Graph((literal([0.0, 0.5]),), nodes), (2,)), 2)
     known = match(found)
     assert known is not None
     assert (found.culprit, known.name) == ("cumulative_logsumexp", "cumulative_logsumexp-order2")
@@ -296,7 +296,7 @@ def test_between_others_a_lost_conjugate_is_blamed_and_a_right_one_agrees(
         for order in (1, 2):
             verdict = trial.run(graph, (order,)).result.verdict
             assert verdict == (Verdict.AGREE if function is right else Verdict.MISMATCH)
-            assert trial.culprit(graph, order) == (None if function is right else 3)
+            assert blame.culprit(graph, order) == (None if function is right else 3)
         mode = Mode("reverse", FUNCTION)
         # In a mode the derivative is compared with the plain one, wrong or not.
         assert trial.run(graph, (1,), mode=mode).result.verdict == Verdict.AGREE

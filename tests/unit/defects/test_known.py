@@ -20,7 +20,7 @@ from gradcheck.defects.region import Ancestry, Arrival, Region
 from gradcheck.documents import DocumentError, plain
 from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import known_graphs, trial
-from gradcheck.hunt.evidence import finding_of
+from gradcheck.hunt.blame import finding_of
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.result import Finding, Kind
 from tests import forging

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.graph import Graph, Input, Node, literal
-from gradcheck.hunt.blame import alone, blame
+from gradcheck.graph import Graph, Input, Node, alone, literal
+from gradcheck.hunt.blame import blame
 from gradcheck.hunt.evaluation import forward, values_of
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.nonsmooth import count_on, nonsmooth_nodes

@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.autodiff.mode import Mode
 from gradcheck.graph import Graph, Input, Node, literal
-from gradcheck.hunt import trial
+from gradcheck.hunt import blame, trial
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -85,7 +85,7 @@ def test_cumprod_at_a_zero_is_a_mismatch_and_the_culprit() -> None:
     assert checked.result.verdict == Verdict.MISMATCH
     assert checked.result.findings[0].kind is Kind.WRONG_VALUE
     assert checked.result.findings[0].index == (0,)
-    assert trial.culprit(wrong, 1) == 2
+    assert blame.culprit(wrong, 1) == 2
 
 
 def test_the_hessian_of_a_product_at_a_zero() -> None:
@@ -98,7 +98,7 @@ def test_the_hessian_of_a_product_at_a_zero() -> None:
 
 
 def test_a_right_graph_has_no_culprit() -> None:
-    assert trial.culprit(SMOOTH, 1) is None
+    assert blame.culprit(SMOOTH, 1) is None
 
 
 def test_many_inputs_are_probed() -> None:
@@ -162,12 +162,12 @@ def test_where_the_curvature_jumps_the_first_order_is_checked_and_the_second_is_
 
 def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> None:
     graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("py_function", 0), Node.of("sin", 1)))
-    assert trial.culprit(graph, 2) == 1
+    assert blame.culprit(graph, 2) == 1
     graph = Graph(
         (Input((2,), (0.5, 0.25)),),
         (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("sin", 1)),
     )
-    assert trial.culprit(graph, 2) == 1
+    assert blame.culprit(graph, 2) == 1
 
 
 @pytest.mark.parametrize("behind", ["log_softmax", "softmax"])
@@ -177,7 +177,7 @@ def test_what_goes_wrong_on_the_way_back_is_blamed_where_it_does(behind: str) ->
     nodes = (Node.of("segment_mean", 0, ids=(0, 0, 3)), Node.of("identity", 1), Node.of(behind, 2))
     graph = Graph((rows,), nodes)
     assert trial.run(graph, (2,)).result.verdict == Verdict.MISMATCH
-    assert trial.culprit(graph, 2) == 1
+    assert blame.culprit(graph, 2) == 1
 
 
 def test_a_gradient_that_can_be_taken_once_is_taken_from_a_tape_each() -> None:

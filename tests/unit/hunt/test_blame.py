@@ -8,8 +8,8 @@ import pytest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.graph import Graph, Input, Node
-from gradcheck.hunt import evidence, trial
-from gradcheck.hunt.evidence import node_checks, node_trials
+from gradcheck.hunt import blame, trial
+from gradcheck.hunt.blame import node_checks, node_trials
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
 from gradcheck.hunt.json_report import read
 from gradcheck.hunt.report.finding_page import finding_page
@@ -24,17 +24,17 @@ BEHIND = Graph((Input((1,), (0.0,)), Input((1,), (2.0,))), (Node.of("exp", 1), N
 
 def found_in(graph: Graph, order: int = 1) -> GraphFinding:
     """The finding of a wrong graph, with all that its report shows."""
-    return evidence.completed(evidence.finding_of(trial.run(graph, (order,)), order))
+    return blame.completed(blame.finding_of(trial.run(graph, (order,)), order))
 
 
 def test_the_elements_are_those_of_the_trial() -> None:
     checked = trial.run(XLOGY, (1,))
     (table,) = checked.tables[1]
-    elements = evidence.elements(checked, 1)
+    elements = blame.elements(checked, 1)
     assert [element.coordinate for element in elements] == [0, 1, 2, 3]
     assert [element.verdict for element in elements] == [Verdict.MISMATCH, *[Verdict.AGREE] * 3]
     assert [element.difference for element in elements] == table.difference[:, 0].tolist()
-    assert evidence.worst(elements) == elements[0]
+    assert blame.worst(elements) == elements[0]
 
 
 def test_a_report_computes_no_verdict_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(trial, "run", counted)
     trials = node_trials(PLAIN)
-    found = evidence.completed(evidence.finding_of(checked, 1, trials), trials)
+    found = blame.completed(blame.finding_of(checked, 1, trials), trials)
     assert [(node.position, node.verdict) for node in found.nodes] == [(2, "agree"), (3, "mismatch")]
     assert found.position == 3
     assert [graph.nodes[0].op for graph in runs] == ["exp", "xlogy"]
@@ -88,7 +88,7 @@ def test_at_second_order_a_linear_node_is_shown_with_its_square_behind() -> None
 def test_the_curve_goes_through_the_worst_element(order: int) -> None:
     graph = XLOGY if order == 1 else BESSEL
     found = found_in(graph, order)
-    element = evidence.worst(found.elements)
+    element = blame.worst(found.elements)
     assert element is not None
     assert found.curve is not None
     assert found.curve.coordinate == element.coordinate
@@ -97,13 +97,13 @@ def test_the_curve_goes_through_the_worst_element(order: int) -> None:
 
 
 def test_what_throws_costs_the_curve_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = evidence.finding_of(trial.run(XLOGY, (1,)), 1)
+    found = blame.finding_of(trial.run(XLOGY, (1,)), 1)
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no kernel today")
 
-    monkeypatch.setattr(evidence, "step_curve", refuse)
-    whole = evidence.completed(found)
+    monkeypatch.setattr(blame, "step_curve", refuse)
+    whole = blame.completed(found)
     assert whole.curve is None
     assert whole.elements == found.elements
     assert [node.verdict for node in whole.nodes] == ["mismatch"]
@@ -125,10 +125,10 @@ def test_the_worst_element_is_a_wrong_one_and_of_those_the_furthest_off() -> Non
         ElementCheck(place, verdict, far, 0.0, 0.0, allowed) for place, (verdict, far, allowed) in enumerate(rows)
     ]
     unknown = ElementCheck(3, Verdict.INCONCLUSIVE, math.inf, 0.0, math.inf, math.inf)
-    assert evidence.worst((*elements, unknown)) == elements[1]
-    assert evidence.worst(()) is None
+    assert blame.worst((*elements, unknown)) == elements[1]
+    assert blame.worst(()) is None
 
 
 def test_no_more_elements_than_a_report_has_room_for() -> None:
     graph = Graph((Input((30,), tuple(np.linspace(0.1, 1.0, 30))),), (Node.of("sin", 0),))
-    assert len(evidence.elements(trial.run(graph, (1,)), 1)) <= evidence.MOST
+    assert len(blame.elements(trial.run(graph, (1,)), 1)) <= blame.MOST

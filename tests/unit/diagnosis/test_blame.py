@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Kind, OrderResult, check
-from gradcheck.diagnosis import blamed_operation, diagnosis
-from gradcheck.diagnosis.blamed_operation import Blame, blame, blame_diagnosis, compared
+from gradcheck.diagnosis import blame as blaming
+from gradcheck.diagnosis import diagnosis
+from gradcheck.diagnosis.blame import Blame, blame, blame_diagnosis, compared
 from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.record import CodeRecord
@@ -49,12 +50,17 @@ def doubled(x: Any) -> Any:
 
 def test_the_record_of_a_wrong_operation() -> None:
     record = record_of(lambda x: tf.reduce_sum(3.0 * tf.math.cumprod(x)), [2.0, 0.0, 5.0])
-    culprit = found(record).culprit
+    result = found(record)
+    culprit, finding = result.culprit, result.finding
     assert culprit is not None
-    assert (culprit.operation.name, culprit.order, culprit.position, culprit.argument) == ("Cumprod", 1, 0, "x")
-    assert (culprit.element, culprit.value, culprit.given, culprit.kind) == ((1,), 0.0, 0.0, Kind.WRONG_VALUE)
-    assert culprit.estimate == pytest.approx(3 * (2 + 2 * 5), rel=1e-12)
-    assert abs(culprit.estimate - 36) <= culprit.bound
+    assert finding is not None
+    assert (culprit.operation.name, culprit.order, culprit.moved, finding.input) == ("Cumprod", 1, (0,), "x")
+    assert (finding.index, finding.autodiff, finding.kind) == ((1,), 0.0, Kind.WRONG_VALUE)
+    assert culprit.value_at("x", (1,)) == 0.0
+    assert finding.difference == pytest.approx(3 * (2 + 2 * 5), rel=1e-12)
+    assert finding.difference is not None
+    assert finding.bound is not None
+    assert abs(finding.difference - 36) <= finding.bound
 
 
 def test_the_chain_rule_goes_back_from_the_target() -> None:
@@ -90,10 +96,13 @@ def test_what_is_wrong_for_one_input_comes_first_for_the_next(monkeypatch: pytes
         seen.append(one.operation.name)
         return compared(one, time)
 
-    monkeypatch.setattr(blamed_operation, "compared", noted)
+    monkeypatch.setattr(blaming, "compared", noted)
     first, again = (blame(record, record.derivatives[-1], source) for source in record.inputs)
     assert seen == ["Exp", "doubled"]
-    assert first.culprit == again.culprit
+    assert first.culprit is not None
+    assert again.culprit is not None
+    assert first.culprit.operation is again.culprit.operation
+    assert first.finding == again.finding
     assert [one is not None and one.evidence.split("; ")[-1] for one in map(blame_diagnosis, (first, again))] == [
         "2 operations looked at, from the target back to this one",
         "as for another input",
@@ -166,13 +175,13 @@ def test_a_glance_passes_over_what_is_right(
         asked.append(arguments)
         return first_look(*arguments)
 
-    monkeypatch.setattr(blamed_operation, "first_look", noted)
+    monkeypatch.setattr(blaming, "first_look", noted)
     result = found(record_of(scaled, [0.5, -0.25]))
     assert bool(asked) == (result.culprit is not None) == looked_at_closely
 
 
 def test_what_is_too_expensive_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blamed_operation, "MOST", 1)
+    monkeypatch.setattr(blaming, "MOST", 1)
     result = found(record_of(lambda x: doubled(tf.sin(x)), 0.5))
     assert result.culprit is None
     assert [operation.name for operation in result.unclear] == ["doubled", "Sin"]
@@ -192,8 +201,8 @@ def test_variables_of_a_custom_gradient_are_left_as_they_were() -> None:
 
     record = recorded(step)
     result = blame(record, record.derivatives[-1], kernel)
-    assert result.culprit is not None
-    assert (result.culprit.argument, result.culprit.given, float(kernel)) == ("Variable", 1.5, 2.0)
+    assert result.finding is not None
+    assert (result.finding.input, result.finding.autodiff, float(kernel)) == ("Variable", 1.5, 2.0)
     told = blame_diagnosis(result)
     assert told is not None
     assert told.cause is Cause.CUSTOM_GRADIENT

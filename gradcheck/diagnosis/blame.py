@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from gradcheck.autodiff.constraints import hermitian
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
@@ -119,9 +118,6 @@ class FactorProblem(Problem):
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         return self.function.gradients(cotangents @ self.cotangent[None, :], point)
-
-    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
-        return Gradients.undefined(len(directions), self.point.size)
 
 
 def compared(factor: Factor, time: BlameTime) -> OrderResult:
@@ -243,43 +239,23 @@ def _constrained(factor: Factor, moved: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class BlamedOperation:
-    """An operation whose own derivative (at order 2: that of its vector-Jacobian product) is wrong where it was called.
-
-    `position` is that of the argument among the operation's inputs, followed at order 2 by the cotangents of its
-    outputs. At `element`, where the argument is `value`, the derivative is `given` (None: no derivative); the correct
-    one is `estimate`, within `bound`.
-    """
-
-    operation: RecordedOperation
-    order: int
-    position: int
-    argument: str
-    element: tuple[int, ...]
-    value: complex
-    given: float | None
-    estimate: float
-    bound: float
-    kind: Kind
-
-
-@dataclass(frozen=True)
 class Blame:
-    """The result of comparing the factors of the chain rule: the wrong one, if any.
+    """The result of comparing the factors of the chain rule: the first wrong one, if any, by its worst `finding`.
 
     `looked_at` counts the compared operations, `unclear` are those that could not be compared, `left` those that the
     time limit cut off. An operation that is also wrong behind another source is compared first: `again`.
     """
 
-    culprit: BlamedOperation | None
-    looked_at: int
+    culprit: Factor | None = None
+    finding: Finding | None = None
+    looked_at: int = 0
     unclear: tuple[RecordedOperation, ...] = ()
     again: bool = False
     left: tuple[RecordedOperation, ...] = ()
 
 
 TOGETHER = ": the error is in their composition"
-NOTHING = Blame(None, 0)
+NOTHING = Blame()
 """The result if nothing could be compared."""
 
 
@@ -309,23 +285,21 @@ def _innermost(record: CodeRecord, found: Blame) -> Blame:
 
 def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:
     """Compare the factors in order."""
-    looked_at = 0
-    unclear: list[RecordedOperation] = []
     with suppress(TimeUpError):
         for factor in path:
             if factor.function_of in record.wrong and (found := _blame_alone(record, factor)).culprit is not None:
                 return replace(found, again=True)
+    total = NOTHING
     for position, factor in enumerate(path):
         try:
             found = _blame_alone(record, factor)
         except TimeUpError:
-            return Blame(None, looked_at, tuple(unclear), left=tuple(one.operation for one in path[position:]))
-        looked_at += found.looked_at
-        unclear += found.unclear
+            return replace(total, left=tuple(one.operation for one in path[position:]))
+        total = replace(found, looked_at=total.looked_at + found.looked_at, unclear=total.unclear + found.unclear)
         if found.culprit is not None:
             record.wrong.add(factor.function_of)
-            return Blame(found.culprit, looked_at, tuple(unclear))
-    return Blame(None, looked_at, tuple(unclear))
+            break
+    return total
 
 
 def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
@@ -340,52 +314,31 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
             continue
         known = record.compared.get(one.key)
         order = record.compared[one.key] = compared(one, record.time) if known is None else known
-        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING or _given_up(one)]
+        # None is a deliberate break of the path, unless a gradient function of TensorFlow has no derivative.
+        given_up = one.order == 2 and one.operation.custom_gradient is None
+        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING or given_up]
         if wrong:
-            return Blame(_blamed(one, wrong[0]), 1)
+            return Blame(one, wrong[0], looked_at=1)
         orders.append(order)
     if any(order.findings for order in orders):
         return NOTHING
     unclear = any(order.verdict is Verdict.INCONCLUSIVE for order in orders)
-    return Blame(None, 0, (factor.operation,)) if unclear else Blame(None, 1)
-
-
-def _given_up(factor: Factor) -> bool:
-    """Whether None means that a gradient function of TensorFlow has no derivative, rather than a deliberate break."""
-    return factor.order == 2 and factor.operation.custom_gradient is None
-
-
-def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
-    """The operation, at the worst element of a finding about it."""
-    place = next(i for i, name in enumerate(factor.names) if finding.input.startswith(name))
-    position = factor.moved[place]
-    element = finding.index or ()
-    assert finding.difference is not None
-    return BlamedOperation(
-        operation=factor.operation,
-        order=factor.order,
-        position=position,
-        argument=finding.input,
-        element=element,
-        value=np.asarray(tf.convert_to_tensor(factor.tensors[position]).numpy())[element].item(),
-        given=finding.autodiff,
-        estimate=finding.difference,
-        bound=finding.bound or 0.0,
-        kind=finding.kind,
-    )
+    return Blame(unclear=(factor.operation,)) if unclear else Blame(looked_at=1)
 
 
 def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None:
     """Describe the culprit; None where there is none. `lost` is the part of the derivative that is missing."""
-    one = found.culprit
-    if one is None:
+    one, finding = found.culprit, found.finding
+    if one is None or finding is None:
         return None
-    gives, right = told_apart(one.given or 0.0, one.estimate)
-    gives = "None" if one.given is None else gives
+    assert finding.difference is not None
+    gives, right = told_apart(finding.autodiff or 0.0, finding.difference)
+    gives = "None" if finding.autodiff is None else gives
     operation, counted = one.operation, f"{looked_at_text(found)}, from the target back to this one"
+    element, value = replace(finding, also="").element, one.value_at(finding.input, finding.index or ())
     numbers = (
-        f"the derivative {gives} with respect to {_argument(one)} where the finite-difference estimate is {right} "
-        f"(error at most {one.bound:.1e}); {'as for another input' if found.again else counted}"
+        f"the derivative {gives} with respect to {element}, which is {value:.6g}, where the finite-difference estimate "
+        f"is {right} (error at most {finding.bound or 0.0:.1e}); {'as for another input' if found.again else counted}"
     )
     call = operation.custom_gradient
     if call is not None and file_owner(call.func.__code__.co_filename) == "user":
@@ -410,8 +363,7 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
         f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
     )
-    found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
-    return recognised(found_wrong, operation, (one.order,))
+    return recognised(Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost), operation, (one.order,))
 
 
 def _run_again(function: Any) -> str | None:
@@ -428,14 +380,11 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
 
     A public function that they make up may be a known defect.
     """
-    on_path = _on_path(wrong)
+    on_path = wrong.operations
     if cause is not None:
         cause = recognised_cut(cause, wrong)
-        if found.left:
-            return replace(
-                cause, evidence=f"{cause.evidence}; {looked_at_text(found)}, none of these is wrong by itself"
-            )
         right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+        right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
         return replace(cause, evidence=cause.evidence + right)
     known = known_composition(on_path, [wrong.source.tensor])
     if known is None and any(operation.derivative is not None for operation in on_path):
@@ -450,13 +399,8 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     if found.unclear:
         names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
         evidence = f"{looked_at_text(found)}, none of the others is wrong by itself"
-        return Diagnosis(
-            Cause.NOT_COMPARED,
-            evidence,
-            f"check it by itself, at the arguments it has here: {names}",
-            found.unclear[0].place,
-            wrong.lost.size,
-        )
+        remedy = f"check it by itself, at the arguments it has here: {names}"
+        return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.unclear[0].place, wrong.lost.size)
     if not found.looked_at or kind is not Kind.WRONG_VALUE:
         return None
     evidence = f"{looked_at_text(found)}, none is wrong by itself{TOGETHER}"
@@ -466,11 +410,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
 
 def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
     """Diagnose a break of the path as a known defect, if a public function that is one causes the break."""
-    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(_on_path(wrong)))
-
-
-def _on_path(wrong: WrongGradient) -> list[RecordedOperation]:
-    return [wrong.source.record.operations[number] for number in wrong.path.operations]
+    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(wrong.operations))
 
 
 def ended(found: Blame, lost: float | None = None) -> Diagnosis:
@@ -486,12 +426,21 @@ def ended(found: Blame, lost: float | None = None) -> Diagnosis:
 
 def looked_at_text(found: Blame) -> str:
     """Describe how many operations were compared, which could not be, and how many the time limit cut off."""
-    count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
+    count = _counted(found.looked_at)
     if found.left:
         total = found.looked_at + len(found.unclear) + len(found.left)
         count = f"{found.looked_at} of {total} operations looked at in {TIMES} times the time of the check"
     names = dict.fromkeys(_name(operation) for operation in found.unclear)
     return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
+
+
+def back_to_this_one(looked_at: int) -> str:
+    """Describe how many operations were looked at up to the one that a sentence is about."""
+    return f"{_counted(looked_at)}, from the target back to this one"
+
+
+def _counted(looked_at: int) -> str:
+    return f"{looked_at} operation{'s' * (looked_at != 1)} looked at"
 
 
 SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
@@ -513,9 +462,3 @@ def _name(operation: RecordedOperation) -> str:
     """The name of an operation; TensorFlow numbers the functions that it has traced."""
     traced = re.fullmatch(r"__(?:forward|inference)_(.+)_\d+", operation.name)
     return operation.name if traced is None else f"the traced function {traced[1]}"
-
-
-def _argument(one: BlamedOperation) -> str:
-    """Describe the argument at its element, with the value there."""
-    element = f"{one.argument}[{', '.join(map(str, one.element))}]" if one.element else one.argument
-    return f"{element}, which is {one.value:.6g},"
