@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, definition_of, file_owner, place_of
 from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first
-from gradcheck.verdict.lines import Lines, first_look, ulp_rounding
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.looks import screened
+from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probes import PROBES, first_order
 from gradcheck.verdict.summary import summarise, undecided
 from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance
@@ -147,7 +149,7 @@ def closely(problem: FactorProblem) -> list[Comparison]:
     if problem.point.size > FEW:
         return first_order(problem, Tolerance(), PROBES)
     everywhere = np.eye(problem.point.size)
-    estimate = first_look(partial(Lines(problem, everywhere, ONE, Tolerance()).sampled, QUICK), problem.point.size)
+    estimate = screened(Lines(problem, everywhere, ONE, Tolerance()).sampled, problem.point.size, beyond=True)
     gradient = problem.gradients(ONE).values[0]
     with np.errstate(invalid="ignore"):
         excess = np.abs(gradient - estimate.value[:, 0]) / (
@@ -174,7 +176,7 @@ def suspicious(problem: FactorProblem) -> bool:
     if _right_at_a_glance(problem, directions, products):
         return False
     lines = Lines(problem, directions, ONE, Tolerance())
-    estimate = first_look(partial(lines.sampled, QUICK), 1)
+    estimate = screened(lines.sampled, 1, beyond=True)
     error = abs(float(products.sum()) - float(estimate.value[0, 0]))
     if estimate.conclusive.all():
         rounding = ulp_rounding(np.abs(products).sum(), problem.precision)

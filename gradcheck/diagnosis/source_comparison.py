@@ -35,7 +35,9 @@ from gradcheck.tracing.replay import replayed, target_value
 from gradcheck.tracing.state import state_restored
 from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first, compare_quickly
-from gradcheck.verdict.lines import Lines, slope_estimate, ulp_rounding
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.looks import slope_estimate
+from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.probes import first_order
 from gradcheck.verdict.summary import broken, summarise, undecided

@@ -18,8 +18,7 @@ from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict.lines import ulp_rounding
-from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
+from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding, ulp_rounding
 from gradcheck.verdict.summary import undecided
 from gradcheck.verdict.tables import EXCLUSION, Comparison
 

@@ -21,7 +21,8 @@ from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.replay import MOVES, Move, displacement
 from gradcheck.tracing.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.typing import Array
-from gradcheck.verdict.lines import slope_estimate, ulp_rounding
+from gradcheck.verdict.looks import slope_estimate
+from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.resolution import MARGIN
 from gradcheck.verdict.summary import undecided
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, compare

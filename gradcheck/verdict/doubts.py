@@ -30,8 +30,9 @@ from gradcheck.numerics.rounding import lattice, rounding_of
 from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict.closer import closer_look
-from gradcheck.verdict.lines import DRAWS, LITTLE, SPREAD, Lines, inner_rounding, sample_values, ulp_rounding
+from gradcheck.verdict.lines import LITTLE, Lines, sample_values
+from gradcheck.verdict.looks import closer_look
+from gradcheck.verdict.measured_rounding import DRAWS, SPREAD, inner_rounding, ulp_rounding
 from gradcheck.verdict.suspicion import FINER, NEARER, TINY, Evidence
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, LEFT, Comparison
 

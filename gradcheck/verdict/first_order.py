@@ -14,16 +14,9 @@ from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
-from gradcheck.verdict.closer import closer_look, reach, widened, wider_look
-from gradcheck.verdict.lines import (
-    Lines,
-    quick_estimate,
-    slope_estimate,
-    ulp_rounding,
-    with_constants,
-    with_inner_rounding,
-)
-from gradcheck.verdict.own_rounding import slope_rounding
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
+from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
 from gradcheck.verdict.suspicion import Evidence, moves, residue
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.verdict.terms import judged
@@ -82,7 +75,7 @@ def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
     """Compare gradients with tight estimates from few values."""
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
-    estimate = quick_estimate(partial(lines.sampled, QUICK), len(lines.directions))
+    estimate = screened(lines.sampled, len(lines.directions))
     return compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, lines.problem.precision), factor=1.0)
 
 

@@ -14,7 +14,8 @@ from gradcheck.numerics.sampling import EPS64
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict.lines import LITTLE, ulp_rounding
+from gradcheck.verdict.lines import LITTLE
+from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.resolution import shares_of, unseen
 from gradcheck.verdict.tables import EXCLUSION, LEFT, Comparison, Tolerance
 

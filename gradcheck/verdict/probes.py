@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -23,14 +23,14 @@ from gradcheck.numerics.probing import (
     locate_entry,
     probe_directions,
 )
-from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict.closer import closer_look
 from gradcheck.verdict.first_order import compare_first
-from gradcheck.verdict.lines import Lines, first_look, sample_values, sharp_beside, some_rows, ulp_rounding
-from gradcheck.verdict.own_rounding import slope_rounding
+from gradcheck.verdict.lines import Lines, sample_values, some_rows
+from gradcheck.verdict.looks import closer_look, screened, sharp_beside
+from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding
 from gradcheck.verdict.probe_pairs import FAINT, SMALL, Probes, PulledBack
 from gradcheck.verdict.resolution import shares_of
 from gradcheck.verdict.second_order import SHARE, WIDE
@@ -220,13 +220,12 @@ class _Probing(Probes):
 
         A bound of `little` (m,), relative to what the outputs do elsewhere, is enough.
         """
-        sampled = partial(self._sampled, QUICK)
 
         def enough(estimate: Estimate) -> Estimate:
             least, conclusive = np.maximum(estimate.little, little), sharp_beside(estimate, SHARE, axis=0)
             return replace(estimate, little=least, conclusive=conclusive | (estimate.bound <= little))
 
-        estimate = first_look(sampled, len(self.directions), enough)
+        estimate = screened(self._sampled, len(self.directions), enough, beyond=True)
         return estimate if estimate.conclusive.all() else None
 
     def _glance(self, estimate: Estimate, rows: PulledBack) -> _Glance | None:

@@ -14,27 +14,32 @@ from gradcheck.autodiff.reverse import Gradients
 from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
-from gradcheck.numerics.sampling import QUICK, SECOND, Sample
+from gradcheck.numerics.sampling import QUICK, SECOND, Sample, Stencil
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
-from gradcheck.verdict.closer import closer_look, reach
 from gradcheck.verdict.doubts import finite_nearby
-from gradcheck.verdict.lines import (
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.looks import (
     BEYOND,
-    Lines,
+    closer_look,
     curvature_estimate,
-    first_look,
-    quick_estimate,
+    reach,
     scaled_by_values,
+    screened,
     sharp_beside,
     slope_estimate,
-    ulp_rounding,
     with_constants,
+)
+from gradcheck.verdict.measured_rounding import (
+    Derivative,
+    Neighbourhood,
+    OwnRounding,
+    taken_in_float64,
+    ulp_rounding,
     with_inner_rounding,
 )
-from gradcheck.verdict.own_rounding import Derivative, Neighbourhood, OwnRounding, taken_in_float64
 from gradcheck.verdict.resolution import shares_of_parts
 from gradcheck.verdict.suspicion import (
     FINER,
@@ -197,15 +202,15 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     """
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
 
-    def valued(places: Array, shrink: Array) -> Sample:
+    def valued(stencil: Stencil, places: Array, shrink: Array) -> Sample:
         known = len(places) == len(values.step) and (shrink == 1).all()
-        return values if known else lines.sampled(QUICK, places, shrink)
+        return values if known else lines.sampled(stencil, places, shrink)
 
-    radius = first_look(valued, len(lines.directions)).radius[:, 0]
+    radius = screened(valued, len(lines.directions), beyond=True).radius[:, 0]
     widest = np.where(radius > 0, np.minimum(radius / (QUICK.ratio * values.step), 1.0), 1.0)
 
-    def sampled(places: Array, shrink: Array) -> Sample:
-        return replace(lines, gradients=True).sampled(QUICK, places, widest[places] * shrink)
+    def sampled(stencil: Stencil, places: Array, shrink: Array) -> Sample:
+        return replace(lines, gradients=True).sampled(stencil, places, widest[places] * shrink)
 
     share = SHARE if lines.left is None else SHARE_OF_PRODUCTS
 
@@ -215,13 +220,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         estimate = replace(estimate, conclusive=estimate.conclusive | sharp)
         return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
 
-    estimate = quick_estimate(sampled, len(lines.directions), enough)
+    estimate = screened(sampled, len(lines.directions), enough)
     # Steps that end before the first of thousands of kinks are smooth; each sample has a few unlucky entries.
     oblique, doubtful = np.count_nonzero(lines.directions, axis=1) > 1, np.mean(~estimate.conclusive, axis=1)
     again, closer = np.flatnonzero(oblique & (doubtful > 0)), np.where(doubtful > MOST, BEYOND, BESIDE)
     if len(again):
-        other = quick_estimate(
-            lambda places, shrink: sampled(again[places], closer[again[places]] * shrink),
+        other = screened(
+            lambda stencil, places, shrink: sampled(stencil, again[places], closer[again[places]] * shrink),
             len(again),
             lambda estimate: enough(estimate, again),
         )

@@ -15,8 +15,8 @@ from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FINE, QUICK, Sample, Stencil, slices
 from gradcheck.problem.problem import Problem
 from gradcheck.typing import Array
-from gradcheck.verdict.lines import LITTLE, Lines, ulp_rounding
-from gradcheck.verdict.own_rounding import OwnRounding
+from gradcheck.verdict.lines import LITTLE, Lines
+from gradcheck.verdict.measured_rounding import OwnRounding, ulp_rounding
 from gradcheck.verdict.tables import EXCLUSION, Comparison, compare
 
 VACUOUS = 0.1

@@ -15,8 +15,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.reach import closer_steps, erratic
 from gradcheck.numerics.sampling import CONFIRM, FIRST, Sample, Stencil, largest_steps, sample
 from gradcheck.result import Kind, Verdict
-from gradcheck.verdict.closer import closer_look
-from gradcheck.verdict.lines import curvature_estimate, slope_estimate
+from gradcheck.verdict.looks import closer_look, curvature_estimate, slope_estimate
 from tests import slices
 from tests.verdicts import check
 

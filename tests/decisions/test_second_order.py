@@ -15,7 +15,7 @@ from gradcheck.numerics.sampling import QUICK
 from gradcheck.problem.function import Function
 from gradcheck.tracing.perturbation import perturbing
 from gradcheck.verdict import second_order
-from gradcheck.verdict.lines import quick_estimate
+from gradcheck.verdict.looks import screened
 from tests import slices
 from tests.verdicts import check
 
@@ -155,14 +155,16 @@ def test_an_unlucky_entry_costs_another_row_and_no_close_look(
 ) -> None:
     looks: list[Estimate] = []
 
-    def unlucky(*arguments: Any) -> Estimate:
-        estimate = quick_estimate(*arguments)
+    def unlucky(*arguments: Any, **of_values: Any) -> Estimate:
+        estimate = screened(*arguments, **of_values)
+        if of_values:
+            return estimate
         if not looks:
             estimate.conclusive[0, 3], estimate.bound[0, 3] = False, np.inf
         looks.append(estimate)
         return estimate
 
-    monkeypatch.setattr(second_order, "quick_estimate", unlucky)
+    monkeypatch.setattr(second_order, "screened", unlucky)
     _, matrix, x = drawn(0)
     assert check(planted(matrix), x, order=2).verdict == "agree"
     assert taken == [len(QUICK.offsets)] * 2

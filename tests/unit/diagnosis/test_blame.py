@@ -15,7 +15,7 @@ from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
-from gradcheck.verdict.lines import first_look
+from gradcheck.verdict.looks import screened
 
 
 def record_of(f: Any, *values: Any, order: int = 1) -> CodeRecord:
@@ -171,11 +171,11 @@ def test_a_glance_passes_over_what_is_right(
 
     asked = []
 
-    def noted(*arguments: Any) -> Any:
+    def noted(*arguments: Any, **beyond: Any) -> Any:
         asked.append(arguments)
-        return first_look(*arguments)
+        return screened(*arguments, **beyond)
 
-    monkeypatch.setattr(blaming, "first_look", noted)
+    monkeypatch.setattr(blaming, "screened", noted)
     result = found(record_of(scaled, [0.5, -0.25]))
     assert bool(asked) == (result.culprit is not None) == looked_at_closely
 

@@ -17,7 +17,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import Smoothness
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, Reason, Verdict
-from gradcheck.verdict.own_rounding import Neighbourhood, OwnRounding
+from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding
 from gradcheck.verdict.suspicion import Evidence
 from gradcheck.verdict.tables import PARTS, Comparison, Tolerance
 from gradcheck.verdict.terms import (

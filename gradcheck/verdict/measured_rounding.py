@@ -1,9 +1,10 @@
-"""Measure the rounding of autodiff's own values near the point, once there is a suspicion."""
+"""Rounding measured by perturbations, once there is a suspicion: of sampled values, and of autodiff's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,15 +13,23 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
 from gradcheck.numerics.difference import Estimate
-from gradcheck.numerics.sampling import EPS64, Sample
+from gradcheck.numerics.sampling import EPS64, LinePoints, Sample
 from gradcheck.problem.problem import Problem
-from gradcheck.tracing.perturbation import perturbed_gradients, perturbed_matrices
+from gradcheck.tracing.perturbation import choices_of, perturbed_gradients, perturbed_matrices, perturbed_operations
 from gradcheck.typing import Array
-from gradcheck.verdict.lines import DRAWS, Lines, Settled, ulp_rounding
+from gradcheck.verdict.lines import ULPS, Lines
 from gradcheck.verdict.tables import EXCLUSION, GROSS
 
 Derivative = Callable[[Problem, Array], Array]
 """Returns autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
+
+DRAWS, FIRST_DRAWS = 8, 2
+SPREAD = 2.0
+"""The largest of DRAWS perturbations may miss the largest possible one by this factor. After FIRST_DRAWS no more are
+drawn where all values agree without them, or are too far off."""
+
+Settled = Callable[[Sample], bool]
+"""Whether autodiff's values agree with a sample's estimates, or are too far off for rounding to be the cause."""
 
 POINTS, FIRST_POINTS = 4, 1
 """Numbers of perturbed points. After the first, no more are tried if every value that is off is grossly off compared
@@ -43,6 +52,64 @@ HELD = 2.0**-6
 
 SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
 """Distances, in roundings, of the points that tell the two sides apart."""
+
+
+def ulp_rounding(autodiff: Array, precision: float) -> Array:
+    """The rounding that is granted to every autodiff value without measurement."""
+    finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
+    granted: Array = 2 * ULPS * precision * finite
+    return granted
+
+
+def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tuple[Sample, ...]:
+    """Raise the error floor of samples of the lines to the effect of perturbing inner values.
+
+    A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
+    gradient, so that the backward pass of each operation is perturbed, too. For gradients the forward pass is perturbed
+    only where the problem reaches its inner values: elsewhere that would break ties, which moves a gradient but not a
+    value. Comparisons are held: another branch is no rounding. Two draws do if `enough` holds for all samples.
+    """
+    point, changes = lines.problem.point[None, :], list[Array]()
+    plain, chosen = lines.values(point)[0], None
+
+    def rounded() -> tuple[Sample, ...]:
+        floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+        return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        for draw in range(DRAWS):
+            if chosen is None and not lines.gradients and lines.problem.perturbed(draw) is lines.problem:
+                chosen = choices_of(lambda: lines.values(point))
+            with _perturbed(lines.problem, draw, chosen) as noisy:
+                changes.append(np.abs(lines.values(point, noisy)[0] - plain))
+            if len(changes) == FIRST_DRAWS and all(map(enough, rounded())):
+                break
+    return rounded()
+
+
+@contextmanager
+def _perturbed(problem: Problem, draw: int, choices: Sequence[Any] | None) -> Iterator[Problem]:
+    """Perturb the inner values of a problem in the block; those of its forward pass only with `choices`.
+
+    A problem that reaches its inner values perturbs these itself.
+    """
+    noisy = problem.perturbed(draw)
+    inner = noisy is problem and choices is not None
+    operations = perturbed_operations(draw, choices=choices or ()) if inner else perturbed_matrices(draw)
+    with perturbed_gradients(draw), operations:
+        yield noisy
+
+
+def inner_rounding(lines: Lines, sample: Sample, places: Array, draw: int) -> Array:
+    """Return the change (k, places, m) of a sample's values at some points when inner values are perturbed.
+
+    Other branches may be taken: away from the point a tie is there by chance, and rounding decides it.
+    """
+    offsets = sample.step[:, None] * sample.stencil.offsets[places]
+    points, plain = LinePoints.on(lines.problem.point, lines.directions, offsets), sample.values[:, places]
+    with np.errstate(invalid="ignore", over="ignore"), _perturbed(lines.problem, draw, ()) as noisy:
+        changes = np.abs(lines.values(points, noisy)[1:].reshape(plain.shape) - plain)
+    return np.asarray(np.nan_to_num(changes, posinf=0.0))
 
 
 @dataclass(frozen=True)
