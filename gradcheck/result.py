@@ -179,6 +179,13 @@ class Finding:
         element = f"{self.input}[{', '.join(map(str, self.index))}]" if self.index else self.input
         return f"{element} ({self.also})" if self.also else element
 
+    @property
+    def allowed_for(self) -> str:
+        """The terms of the allowed error, in words; empty if that is the error of the estimate alone."""
+        if len(self.terms) > 1:
+            return ", ".join(f"{name} {part:.1e}" for name, part in self.terms)
+        return "".join(name for name, _ in self.terms if name != ESTIMATE)
+
 
 @dataclass(frozen=True)
 class SourceResolution:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite, nan
 from typing import TypeAlias
 
-from gradcheck.result import ESTIMATE, Finding, Kind, OrderResult, Reason, Result, Verdict, told_apart
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict, told_apart
 
 Completion: TypeAlias = Callable[[], "tuple[str, Result] | None"]
 """Returns the message and the result of a mismatch; None where they are no longer available."""
@@ -194,20 +194,12 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
             numbers += [("estimate", f"{estimate}   (error at most {finding.bound:.1e})")]
             if finding.allowed is not None and finding.autodiff is not None:
                 off = abs(finding.autodiff - finding.difference)
-                numbers += [("off by", f"{off:.3g}   ({_allowed(finding)})")]
+                terms = f": {finding.allowed_for}" if finding.allowed_for else ""
+                numbers += [("off by", f"{off:.3g}   (allowed {finding.allowed:.1e}{terms})")]
         remarks = finding.reason.split("; ")[1:]  # the reason opens with the same numbers
     why = [] if finding.diagnosis is None else finding.diagnosis.lines
     first, last = ([f"    {name:<11}  {text}" for name, text in rows] for rows in (numbers, why))
     return [head, *first, *(f"    {remark}" for remark in remarks), *last]
-
-
-def _allowed(finding: Finding) -> str:
-    """The allowed error and the terms that it is made of, unless that is the error of the estimate alone."""
-    allowed = f"allowed {finding.allowed:.1e}"
-    if len(finding.terms) > 1:
-        return f"{allowed}: {', '.join(f'{name} {part:.1e}' for name, part in finding.terms)}"
-    named = [name for name, _ in finding.terms if name != ESTIMATE]
-    return ": ".join((allowed, *named))
 
 
 def _order(order: OrderResult) -> str:

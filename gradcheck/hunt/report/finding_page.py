@@ -225,6 +225,8 @@ def _facts(found: GraphFinding) -> Iterator[tuple[str, object, str]]:
     yield "finite-difference estimate", number(wrong.difference), "right"
     yield "error bound", number(wrong.bound, 3), ""
     yield "allowed error", number(wrong.allowed, 3), ""
+    if wrong.allowed_for:
+        yield "allowed for", wrong.allowed_for, ""
     yield "error / allowed", number(excess(wrong), 3), ""
     yield "worst element", element_name(found.graph, wrong.element), ""
     if found.elements:

@@ -47,6 +47,13 @@ def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Pa
         assert part in page.text, part
 
 
+def test_the_terms_of_what_is_allowed_are_on_the_page(report: Report, parsed: Parsed) -> None:
+    (wrong, *_), terms = report.finding.findings, (("error of the estimate", 2e-11), ("rounding", 1e-11))
+    found = dataclasses.replace(report.finding, findings=(dataclasses.replace(wrong, terms=terms),))
+    assert "allowed for error of the estimate 2.0e-11, rounding 1.0e-11" in parsed(finding_page(found)).text
+    assert "allowed for" not in parsed(finding_page(report.finding)).text
+
+
 def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Parsed) -> None:
     text = finding_page(report.finding)
     page = parsed(text)
