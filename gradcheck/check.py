@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
-from gradcheck.options import name_of, refuse_modes, tolerance_from
+from gradcheck.options import Options, name_of, options_from, refuse_modes
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
@@ -49,7 +49,6 @@ from gradcheck.verdict.failure import (
 from gradcheck.verdict.probes import PROBES, first_order
 from gradcheck.verdict.second_order import second_order
 from gradcheck.verdict.summary import broken, summarise, undecided
-from gradcheck.verdict.tables import Tolerance
 
 NOT_LOOKED_FOR = (
     "The cause was not looked for while Hypothesis was trying examples. "
@@ -96,18 +95,16 @@ def check(
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
     agree
     """
-    return result_of(f, inputs, order, variables, gradient, rtol, atol, probes)
+    return result_of(f, inputs, options_from(order, rtol, atol, probes), variables, gradient)
 
 
 def result_of(
     f: Callable[..., Any],
     inputs: tuple[Any, ...],
-    order: int,
-    variables: Any,
-    gradient: Any,
-    rtol: float | None = None,
-    atol: float | None = None,
-    probes: int = PROBES,
+    options: Options,
+    variables: Any = None,
+    gradient: Any = None,
+    *,
     causes: bool = True,
     unused: bool = False,
 ) -> Result:
@@ -116,70 +113,87 @@ def result_of(
     With `unused`, the caller reports which of the variables are unconnected.
     """
     refuse_graph("gradcheck")
-    tolerance = tolerance_from(order, rtol, atol, probes)
-    if order == 2 and gradient is not None and not callable(gradient):
+    if options.order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
-    orders = range(1, order + 1)
+    orders = range(1, options.order + 1)
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f)))
-        snapshot = stack.enter_context(state_restored())
-        before = generators()
         try:
-            function = open_function(f, inputs, variables)
-        except NotFiniteValueError as error:
-            origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
-            raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
-        moved = [source.variable for source in function.sources if source.variable is not None]
-        stack.enter_context(variables_restored(moved))
-        if function.point.size == 0 or function.outputs == 0:
-            return _nothing_to_compare(orders)
-        used, told = tuple(generator for generator in before if generator.used), tuple[str, ...]()
-        changed = ChangedState(snapshot.changed(), used)
-        function = replace(function, held=changed.besides(moved))
-        observed = observed_call(function)
-        if _is_random(function, observed):
-            stack.enter_context(seeded())
-            held = replace(function.held, generators=(*function.held.generators, generators()[-1]))
-            function = replace(function, held=held)
-            if _apart(function) and not _apart(eager := replace(function, f=_run_eagerly(function.f))):
-                function, told = eager, (EAGERLY,)
-            if apart := _apart(function):
-                note = f"two calls at the same inputs {apart}; {hidden_state(partial(function.value, function.point))}"
-                return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-            # Later draws may have another shape than those of the first call.
-            function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
-            if function.outputs == 0:
-                return _nothing_to_compare(orders)
-            observed = observed_call(function)
-        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
-        lost, unconnected = _without_gradient(function, gradient, unused)
-        own = CheckDiagnosis(function, None, order=1)
-        if gradient is not None:
-            given = given_gradient(function, gradient)
+            function, notes, of_state = _steady(stack, f, inputs, variables, causes)
+        except NothingToCompareError as error:
+            return Result({number: error.result(number) for number in orders})
+        problem, given = function, None if gradient is None else given_gradient(function, gradient)
+        if given is not None:
             problem = GivenGradient.of(function, given, called=callable(gradient))
-        notes = [] if gradient is None else [note for note in [coarser(function, given)] if note]
-        notes += [f"{source.name} has no gradient (None)" for source in lost if gradient is None]
-        named = [(source.name, source.variable) for source in unconnected]
-        notes += unconnected_notes(own.record if causes else None, named, "f")
-        notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
-        if function.held != UNCHANGED:
-            notes.append(function.held.note)
-        told, diagnosis = (*told, *notes), partial(CheckDiagnosis, function, gradient, causes=causes)
+            notes += [note for note in [coarser(function, given)] if note]
+        lost, unconnected = _without_gradient(function, gradient, unused)
+        notes += [f"{source.name} has no gradient (None)" for source in lost if given is None]
+        own = CheckDiagnosis(function, None, order=1).record if causes else None
+        notes += unconnected_notes(own, [(source.name, source.variable) for source in unconnected], "f")
+        diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)
         found: dict[int, OrderResult] = {}
         for number in orders:
             with internal_errors_told() as internal:
-                result = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
+                told = (*notes, *of_state) if number == 1 else ()
+                result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, told)
             found[number] = replace(result, notes=(*result.notes, *internal))
             if len(unconnected) == len(function.sources):
                 found[number] = nothing_connected(found[number])
         return Result(found, unconnected=tuple(source.name for source in unconnected))
 
 
-def _nothing_to_compare(orders: Sequence[int]) -> Result:
-    return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
+class NothingToCompareError(Exception):
+    """Nothing can be compared; `result` takes an order and returns its result."""
+
+    def __init__(self, result: Callable[[int], OrderResult]) -> None:
+        super().__init__()
+        self.result = result
+
+
+def _steady(
+    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool
+) -> tuple[Function, list[str], list[str]]:
+    """Open the function so that all of its calls start from the same state, with its float64 form.
+
+    Also returns notes on how it is run, and on the state that it changes, which is put back when the stack is closed.
+    Raises NothingToCompareError where there are no elements, or calls differ.
+    """
+    snapshot, before = stack.enter_context(state_restored()), generators()
+    try:
+        function = open_function(f, inputs, variables)
+    except NotFiniteValueError as error:
+        origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
+        raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
+    moved = [source.variable for source in function.sources if source.variable is not None]
+    stack.enter_context(variables_restored(moved))
+    _refuse_empty(function)
+    changed = ChangedState(snapshot.changed(), tuple(generator for generator in before if generator.used))
+    function, notes = replace(function, held=changed.besides(moved)), list[str]()
+    observed = observed_call(function)
+    if _is_random(function, observed):
+        stack.enter_context(seeded())
+        held = replace(function.held, generators=(*function.held.generators, generators()[-1]))
+        function = replace(function, held=held)
+        if _apart(function) and not _apart(eager := replace(function, f=_run_eagerly(function.f))):
+            function, notes = eager, [EAGERLY]
+        if apart := _apart(function):
+            note = f"two calls at the same inputs {apart}; {hidden_state(partial(function.value, function.point))}"
+            raise NothingToCompareError(lambda order: undecided(order, Reason.NOT_DETERMINISTIC, note))
+        # Later draws may have another shape than those of the first call.
+        function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
+        _refuse_empty(function)
+        observed = observed_call(function)
+    of_state = [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
+    of_state += [] if function.held == UNCHANGED else [function.held.note]
+    return with_float64_form(replace(function, seconds=observed.seconds), observed), notes, of_state
+
+
+def _refuse_empty(function: Function) -> None:
+    if function.point.size == 0 or function.outputs == 0:
+        raise NothingToCompareError(lambda order: OrderResult(order, Verdict.AGREE, notes=(EMPTY,)))
 
 
 def _is_random(function: Function, observed: ObservedCall) -> bool:
@@ -211,19 +225,15 @@ def _difference(function: Function, first: Array, second: Array) -> str:
     return "" if np.all(np.abs(first - second) <= slack) else f"differ by {np.max(np.abs(first - second)):.3g}"
 
 
-def _checked(
-    problem: Function, diagnosis: CheckDiagnosis, tolerance: Tolerance, probes: int, notes: tuple[str, ...]
-) -> OrderResult:
-    """Compare the order that `diagnosis` is for; the notes belong to the first order."""
-    order = diagnosis.order
+def _checked(problem: Function, diagnosis: CheckDiagnosis, options: Options, notes: tuple[str, ...]) -> OrderResult:
+    """Compare the order that `diagnosis` is for."""
+    order, tolerance = diagnosis.order, options.tolerance
     at(f"order {order}")
-    told = partial(summarise, sources=problem.sources, explain=diagnosis.explained, tolerance=tolerance)
     try:
-        if order == 1:
-            tables = first_order(problem, tolerance, probes)
-            return _with_what_is_raised(diagnosis.noted(told(1, tables, notes=notes)), problem)
-        tables = second_order(problem, tolerance, probes)
-        return _with_what_is_raised(diagnosis.noted(told(2, tables)), problem)
+        tables = (first_order if order == 1 else second_order)(problem, tolerance, options.probes)
+        explain = diagnosis.explained
+        result = summarise(order, tables, problem.sources, notes=notes, explain=explain, tolerance=tolerance)
+        return _with_what_is_raised(diagnosis.noted(result), problem)
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))
@@ -314,7 +324,8 @@ def assert_close(
     """
     __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
-    checked = partial(result_of, f, inputs, order, variables, gradient, rtol, atol, probes)
+    options = options_from(order, rtol, atol, probes)
+    checked = partial(result_of, f, inputs, options, variables, gradient)
     # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"

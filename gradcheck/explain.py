@@ -16,7 +16,7 @@ from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names
 from gradcheck.diagnosis.calls import as_traced, explained_call, merged
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
-from gradcheck.options import name_of, tolerance_from
+from gradcheck.options import name_of, options_from
 from gradcheck.progress import at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime
@@ -78,7 +78,7 @@ def explain(
             f"f is of type {type(f).__name__}, a callable was expected: gradcheck.explain(f, x) runs f(x) and explains "
             "the derivatives that it takes"
         )
-    tolerance = tolerance_from(1, rtol, atol, probes)
+    tolerance = options_from(1, rtol, atol, probes).tolerance
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed = _listed(variables)
     with ExitStack() as stack:

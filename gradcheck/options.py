@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gradcheck.verdict.probes import PROBES
 from gradcheck.verdict.tables import Tolerance
 
 MODES = ("raise", "warn", "ignore")
 """The values of `inconclusive` and `unconnected`, which say what happens on a result that is no agreement."""
 
 
-def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
-    """Validate the arguments of a check and return its tolerance. Raises ValueError."""
+@dataclass(frozen=True)
+class Options:
+    """The highest order of a check, its tolerance, and its number of random probes on each side."""
+
+    order: int = 1
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    probes: int = PROBES
+
+
+def options_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Options:
+    """Validate the options of a check. Raises ValueError."""
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):
@@ -24,7 +35,7 @@ def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: i
         raise ValueError(
             f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
         )
-    return Tolerance(rtol, atol)
+    return Options(order, Tolerance(rtol, atol), probes)
 
 
 def refuse_modes(inconclusive: str | None, unconnected: str) -> None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from gradcheck.check import result_of
 from gradcheck.diagnosis.unconnected import tell_unconnected
-from gradcheck.options import name_of, refuse_directions, refuse_modes, refuse_uncallable
+from gradcheck.options import Options, name_of, refuse_directions, refuse_modes, refuse_uncallable
 from gradcheck.result import Reason, Verdict
 from gradcheck.tracing.recorder import recorded
 from gradcheck.training.spot_walk import SpotCheck, SpotWalk, not_finite, nothing_compared
@@ -60,6 +60,6 @@ def spot_check(
         return nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
     found = walk.along(directions).noted(walk.named, partial(recorded, walk.own))
     if found.verdict == Verdict.MISMATCH:
-        return found.looked_into(result_of(loss, (), 1, variables, gradient, unused=True))
+        return found.looked_into(result_of(loss, (), Options(), variables, gradient, unused=True))
     tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=2)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.check import raise_unless_good
-from gradcheck.options import name_of, refuse_modes
+from gradcheck.options import name_of, options_from, refuse_modes
 from gradcheck.progress import shown
 from gradcheck.result import Result
 from gradcheck.tracing.state import seeded
@@ -81,13 +81,13 @@ def assert_step(
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
-    tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
+    options = options_from(1, rtol, atol, probes)
     with shown(name_of(step)), runner.mode(), ExitStack() as stack:
         try:
             found = prepare(runner, variables)
         except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
             stack.enter_context(seeded())
             found = prepare(runner, variables)
-        result = StepCheck(runner, found, tolerance, rate).result()
+        result = StepCheck(runner, found, options, rate).result()
     raise_unless_good(name_of(step), result, "given", inconclusive, unconnected)
     return result

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcheck.check import result_of
+from gradcheck.options import options_from
 from gradcheck.result import Result
+from gradcheck.verdict.probes import PROBES
 from tests import slices
 
 
@@ -14,4 +16,5 @@ def check(
     f: Callable[..., Any], *inputs: Any, order: int = 1, variables: Any = None, gradient: Any = None, **options: Any
 ) -> Result:
     """The result of `gradcheck.check`, without causes in the test command, and with them in a whole run."""
-    return result_of(f, inputs, order, variables, gradient, **options, causes=slices.whole)
+    asked = options_from(order, **{"rtol": None, "atol": None, "probes": PROBES, **options})
+    return result_of(f, inputs, asked, variables, gradient, causes=slices.whole)

@@ -21,6 +21,7 @@ from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
+from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.state import UNCHANGED, variables_restored
@@ -57,11 +58,11 @@ OVERFLOW = (
 
 @dataclass(frozen=True)
 class StepCheck:
-    """The check of one step for its variables; `tolerance` holds rtol, atol and probes for `check`."""
+    """The check of one step for its variables, with the options of `check`."""
 
     runner: StepRunner
     variables: Sequence[Any]
-    tolerance: dict[str, Any]
+    options: Options
     learning_rate: float | None = None
 
     def result(self) -> Result:
@@ -103,10 +104,12 @@ class StepCheck:
         self, loss: Callable[[], Any], gradient: Callable[[], Any] | None, unit: float = 1.0
     ) -> OrderResult:
         """Compare a gradient with differences of its loss; the absolute tolerance is in units of `unit`."""
-        rtol, atol, probes = (self.tolerance[name] for name in ("rtol", "atol", "probes"))
-        atol = None if atol is None else unit * atol
+        tolerance = self.options.tolerance
+        if tolerance.atol is not None:
+            tolerance = replace(tolerance, atol=unit * tolerance.atol)
+        options = replace(self.options, tolerance=tolerance)
         # A variable that the loss does not use may have a gradient.
-        return result_of(loss, (), 1, self.variables, gradient, rtol, atol, probes, unused=True).orders[1]
+        return result_of(loss, (), options, self.variables, gradient, unused=True).orders[1]
 
     def _check_all_gradients(self) -> OrderResult:
         """The verdict on the gradients, each compared with its own loss if the step has several."""
@@ -119,7 +122,7 @@ class StepCheck:
             separate[None] = rest
         for own, places in separate.items():
             variables, runner = [self.variables[place] for place in places], self.runner.for_loss(run, own, places)
-            part = StepCheck(runner, variables, self.tolerance)
+            part = StepCheck(runner, variables, self.options)
             names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
             order = part._check_gradients()
             orders.append(replace(order, findings=tuple(_renamed(finding, names) for finding in order.findings)))

@@ -42,6 +42,7 @@ from keras import layers as kl  # noqa: E402
 
 from gradcheck import check  # noqa: E402
 from gradcheck.check import result_of  # noqa: E402
+from gradcheck.options import Options  # noqa: E402
 from gradcheck.result import Verdict  # noqa: E402
 
 SIZES = (100, 300, 1000)
@@ -211,7 +212,7 @@ class Training:
 
     def verdict(self, place: int, factor: float, way: str) -> Verdict:
         """The verdict on the gradient that is wrong in this way."""
-        checked = partial(result_of, inputs=(), order=1, variables=self.variables, causes=False)
+        checked = partial(result_of, inputs=(), options=Options(), variables=self.variables, causes=False)
         if way == "inside":
             return checked(partial(self.loss_with, place, factor), gradient=None).verdict
         wrong = partial(self.scaled_gradient, place, factor)

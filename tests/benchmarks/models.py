@@ -35,6 +35,7 @@ import tensorflow as tf  # noqa: E402
 from keras import layers as kl  # noqa: E402
 
 from gradcheck.check import result_of  # noqa: E402
+from gradcheck.options import Options  # noqa: E402
 from gradcheck.result import Verdict  # noqa: E402
 
 REPEATS, TRACES, CHECKS = 5, 2, 3
@@ -237,7 +238,7 @@ def traced(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 def without_causes(function: Callable[..., Any], inputs: list[Any], order: int, variables: list[Any] | None) -> Any:
     """A check that looks for no causes of its findings."""
-    return result_of(function, tuple(inputs), order, variables, None, causes=False)
+    return result_of(function, tuple(inputs), Options(order), variables, causes=False)
 
 
 def built(row: Row, dtype: str) -> tuple[Callable[..., Any], list[Any], list[Any]]:

@@ -36,9 +36,10 @@ import tensorflow as tf
 from gradcheck import SpotCheck, runtime, spot_check
 from gradcheck.check import result_of
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Result, Verdict
-from gradcheck.verdict.tables import Comparison
+from gradcheck.verdict.tables import Comparison, Tolerance
 
 Array = np.ndarray[Any, Any]
 
@@ -245,8 +246,9 @@ class Case:
             gradients[number] = tf.constant(flat.reshape(gradients[number].shape))
             return gradients
 
-        checked = partial(result_of, inputs=subject.inputs, order=1, variables=list(subject.variables) or None)
-        checked = partial(checked, rtol=self.tolerance.get("rtol"), atol=self.tolerance.get("atol"), causes=False)
+        options = Options(tolerance=Tolerance(**self.tolerance))
+        checked = partial(result_of, inputs=subject.inputs, options=options, causes=False)
+        checked = partial(checked, variables=list(subject.variables) or None)
         with tables_kept() as tables:
             if self.way == "inside":
                 result = checked(leaking, gradient=None)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gradcheck.check import result_of
+from gradcheck.options import Options
 from gradcheck.result import Finding, Kind, Verdict
 from tests.probability.cases import CASES, Inputs, plain
 from tests.probability.expected import RAISES, UNDECIDED, WRONG, Wrong
@@ -79,7 +80,7 @@ def assert_wrong(wrong: Wrong, inputs: Inputs, finding: Finding) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_each_is_right_or_as_wrong_as_an_oracle_says(name: str) -> None:
     case = CASES[name]
-    result = result_of(case.function, (case.inputs,), case.order, None, None, causes=False)
+    result = result_of(case.function, (case.inputs,), Options(case.order), causes=False)
     undecided = {number: set(order.reasons) for number, order in result.orders.items() if order.reasons}
     assert undecided == (UNDECIDED[name].reasons if name in UNDECIDED else {})
     raised = [finding.reason for finding in result.findings if finding.kind is Kind.RAISES]
