@@ -85,16 +85,17 @@ def with_allowances(comparison: Comparison, evidence: Evidence, allowances: Sequ
     for each in allowances:
         if not (wrong & ~(error <= allowed)).any():
             break
-        parts[each.name] = np.where(wrong, each.of(comparison, evidence), 0.0)
+        more = each.of(comparison, evidence)
+        parts[each.name] = np.where(wrong & ~np.isnan(more), more, 0.0)
         allowed = allowed + parts[each.name]
     covered = wrong & np.isfinite(comparison.autodiff) & (error <= allowed)
     zero = covered & (np.abs(comparison.difference) <= comparison.bound)
     little = np.where(zero, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
-    more = replace(comparison, allowed=allowed, parts=parts, little=little).marked(covered, Verdict.AGREE)
+    found = replace(comparison, allowed=allowed, parts=parts, little=little).marked(covered, Verdict.AGREE)
     if not covered.any():
-        return more
+        return found
     vacuous = covered & (allowed - comparison.allowed > EXCLUSION * evidence.little(comparison.difference))
-    return more.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return found.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def decided(comparison: Comparison, evidence: Any, terms: Sequence[Term]) -> Comparison:
