@@ -19,9 +19,9 @@ from gradcheck import strategies
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def layers(readme: str) -> dict[str, int]:
-    """The rows of the architecture table, by the dotted names in them; later rows may import earlier ones."""
-    section = readme.partition("\n## Architecture\n")[2].partition("\n## ")[0]
+def layers(architecture: str) -> dict[str, int]:
+    """The rows of the table of layers, by the dotted names in them; later rows may import earlier ones."""
+    section = architecture.partition("\n## Layers\n")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     rows = [re.findall(r"`([\w/.]+)`", cell) for cell in cells]
     return {
@@ -29,7 +29,8 @@ def layers(readme: str) -> dict[str, int]:
     }
 
 
-RANK = layers((ROOT / "README.md").read_text(encoding="utf-8"))
+ARCHITECTURE = ROOT / "gradcheck" / "README.md"
+RANK = layers(ARCHITECTURE.read_text(encoding="utf-8"))
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
@@ -103,7 +104,7 @@ def complaints(root: Path) -> list[str]:
     """The violations of the layers in a tree with gradcheck/ and strategies/, as `file:line: complaint`."""
     library, strategies = modules(root / "gradcheck", "gradcheck"), modules(root / "strategies", "gradcheck.strategies")
     found = [
-        f"{module.path.relative_to(root)}: in no layer; add it to the architecture table of README.md at its place"
+        f"{module.path.relative_to(root)}: in no layer; add it to the table of layers in gradcheck/README.md"
         for module in library.values()
         if module.name != "gradcheck" and layer(module.name) is None
     ]
@@ -200,7 +201,7 @@ VIOLATIONS = [
     ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
     ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),
     ("gradcheck/check.py", "import strategies", "never imports its strategies"),
-    ("gradcheck/novelty.py", "", "in no layer; add it to the architecture table"),
+    ("gradcheck/novelty.py", "", "in no layer; add it to the table of layers"),
     ("strategies/a.py", "from gradcheck.strategies.shapes import shapes", "imports itself relatively"),
     ("strategies/a.py", "from gradcheck.strategies import shapes", "imports itself relatively"),
     ("strategies/a.py", "from ..graphs.graph import Graph", "imports gradcheck absolutely"),
@@ -330,8 +331,8 @@ def test_a_name_that_stands_twice_is_found() -> None:
     assert doubled([("Run", "a.py:1"), ("Walk", "a.py:9"), ("Run", "b.py:1")]) == {"Run": ["a.py:1", "b.py:1"]}
 
 
-def test_the_walks_of_the_readme_lead_to_what_is_there() -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Architecture\n")[2]
+def test_the_walks_through_the_code_lead_to_what_is_there() -> None:
+    section = ARCHITECTURE.read_text(encoding="utf-8").partition("\n## Three walks through the code\n")[2]
     walks = [re.findall(r"^(\d+)\. `([\w/]+\.py)::(\w+)`", walk, re.MULTILINE) for walk in section.split("\n*A ")[1:]]
     assert [len(walk) for walk in walks] == [8, 7, 8]
     for number, path, name in (hop for walk in walks for hop in walk):
