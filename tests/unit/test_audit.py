@@ -17,7 +17,7 @@ from gradcheck.audit import audit_saved_model
 from gradcheck.defects import known
 from gradcheck.defects.audited import DefectHere
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
 def told(result: AuditResult) -> dict[str, list[tuple[str, int, bool | None]]]:
@@ -211,15 +211,19 @@ def test_a_defect_says_whether_it_bites() -> None:
     ]
 
 
-def test_the_example_of_the_readme_is_what_happens(
+def test_the_example_of_the_readmes_is_what_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = README.read_text(encoding="utf-8").split("\n## Which operations of my model are known to be wrong?\n")[1]
-    code, output = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
+    page = (ROOT / "gradcheck" / "defects" / "README.md").read_text(encoding="utf-8")
+    code, output = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Which operations of my model ")[1]
+    shown = re.findall(r"```text\n(.*?)```", section, re.DOTALL)[0]
     monkeypatch.chdir(tmp_path)
     Path("loss.py").write_text(code, encoding="utf-8")
     runpy.run_path(str(Path("loss.py").resolve()))
-    assert capsys.readouterr().out.startswith(output)
+    said = capsys.readouterr().out
+    assert said.startswith(output)
+    assert shown in said
 
 
 def test_a_record_of_both_orders_is_told_once_and_by_the_name_of_the_public_function() -> None:
