@@ -102,8 +102,9 @@ def _replayed_as_mended(project: Path, environment: Environment) -> None:
 
 
 def readme() -> tuple[str, str, str]:
-    """The README's module with an operation, the command that hunts with it, and the one that replays the finding."""
-    section = (ROOT / "README.md").read_text().split("\n## Your own operations in random graphs\n")[1]
+    """The module with an operation, the command that hunts with it, and the one that replays the finding."""
+    page = (ROOT / "gradcheck" / "operations" / "README.md").read_text(encoding="utf-8")
+    section = page.split("\n## Your own operations in random graphs\n")[1]
     section = section.split("\n## ")[0]
     (module,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     command, replay = re.findall(r"(?<=    )pytest .*$|(?<=`python )-m gradcheck replay [^`]*", section, re.MULTILINE)
