@@ -1,4 +1,4 @@
-"""The first two screens of the README show what happens."""
+"""The first two screens of the README, and that of the diagnosis, show what happens."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from gradcheck import GradientWrongValue
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def blocks(heading: str) -> tuple[str, str]:
-    """The first Python block below a heading, and the text block after it."""
-    section = README.read_text(encoding="utf-8").split(f"# {heading}\n")[1].split("\n## ")[0]
+def blocks(heading: str, page: str = "README.md") -> tuple[str, str]:
+    """The first Python block below a heading of a page, and the text block after it."""
+    section = (ROOT / page).read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
     text = re.search(r"```text\n(.*?)```\n", section, re.DOTALL)
     assert code is not None
@@ -51,7 +51,7 @@ def test_the_second_screen(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_where_nan_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = blocks("Which operation is it, and where does my NaN come from?")
+    code, text = blocks("Which operation is it, and where does my NaN come from?", "gradcheck/diagnosis/README.md")
     Path("nan.py").write_text(code, encoding="utf-8")
     runpy.run_path(str(Path("nan.py").resolve()))
     assert capsys.readouterr().out.strip() == text
