@@ -125,12 +125,13 @@ def result_of(
             function, notes, of_state = _steady(stack, f, inputs, variables, causes)
         except NothingToCompareError as error:
             return Result({number: error.result(number) for number in orders})
-        problem, given = function, None if gradient is None else given_gradient(function, gradient)
-        if given is not None:
+        problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
+        if gradient is None:
+            notes += [f"{source.name} has no gradient (None)" for source in lost]
+        else:
+            given = given_gradient(function, gradient)
             problem = GivenGradient.of(function, given, called=callable(gradient))
             notes += [note for note in [coarser(function, given)] if note]
-        lost, unconnected = _without_gradient(function, gradient, unused)
-        notes += [f"{source.name} has no gradient (None)" for source in lost if given is None]
         own = CheckDiagnosis(function, None, order=1).record if causes else None
         notes += unconnected_notes(own, [(source.name, source.variable) for source in unconnected], "f")
         diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)

@@ -1,7 +1,7 @@
 """Facts about TensorFlow's kernels, by name: the only place in the library that lists them.
 
 The operations of the hunt's catalogue have their facts beside them; `float64_kernels` has the float64 forms of kernels
-in single precision, `diagnosis.not_finite_remedies` the replacements of kernels that give NaN or infinity.
+in single precision, `diagnosis.not_finite_value` the replacements of kernels that give NaN or infinity.
 """
 
 from __future__ import annotations

@@ -80,9 +80,12 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Array:
     The digits that the values lose are granted to the finer sample, too, which may lie inside one step of a staircase.
     Where they only seem lost, in an oscillation or at a floor, the finer sample counts if its slope agrees with
     autodiff's, however wide its bound. A constant finer sample does not count where perturbing inner values shows that
-    as many digits are lost. Slopes on the sides of a kink are sampled on all steps.
+    as many digits are lost. Where one-sided slopes were compared, or finer samples already, nothing was stepped over.
     """
-    comparison = comparison.excused(comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL), Reason.ILL_CONDITIONED)
+    looked_at = comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    if not (evidence.lines.gradients or evidence.lines.problem.smooth):
+        looked_at = looked_at | evidence.withdrawn
+    comparison = comparison.excused(looked_at, Reason.ILL_CONDITIONED)
     if not comparison.any(Verdict.MISMATCH):
         return comparison.where(Verdict.MISMATCH)
     sample, finer = evidence.samples[0], evidence.finer

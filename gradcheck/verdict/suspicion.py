@@ -116,6 +116,12 @@ class Evidence:
         return [classify(sample) for sample in self.samples]
 
     @cached_property
+    def withdrawn(self) -> Array:
+        """Apparent kinks (k, c) that finer steps show to be smooth."""
+        rough, confirmed_rough = (np.isin(sides[0].kind, ROUGH) for sides in (self.coarse_sides, self.sides))
+        return np.asarray(rough & ~confirmed_rough)
+
+    @cached_property
     def sides(self) -> list[OneSided]:
         """The same, without the kinks that finer steps show to be smooth."""
         if not np.isin(self.coarse_sides[0].kind, ROUGH).any():

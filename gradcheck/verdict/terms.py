@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.numerics.difference import ABSOLUTE, RELATIVE, Estimate
-from gradcheck.numerics.one_sided import ROUGH, Smoothness, interval, subgradient_allows
+from gradcheck.numerics.one_sided import Smoothness, interval, subgradient_allows
 from gradcheck.numerics.sampling import CONFIRM
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
@@ -110,12 +110,12 @@ def decided(comparison: Comparison, evidence: Any, terms: Sequence[Term]) -> Com
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Withdraw kinks that steps a million times finer do not show: there the estimates of the finer samples count."""
-    rough, confirmed_rough = (np.isin(sides[0].kind, ROUGH) for sides in (evidence.coarse_sides, evidence.sides))
-    withdrawn = rough & ~confirmed_rough
-    if not withdrawn.any():
+    if not evidence.withdrawn.any():
         return comparison
     rows = evidence.finer, evidence.row(FINER, CONFIRM)
-    return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
+    return comparison.replaced(
+        evidence.withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows))
+    )
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:

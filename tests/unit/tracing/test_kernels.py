@@ -12,7 +12,7 @@ from tensorflow.python.framework import op_def_registry
 from gradcheck.tracing import kernels
 
 LIBRARY = Path(kernels.__file__).parents[1]
-OTHERS = {"tracing/kernels.py", "tracing/float64_kernels.py", "diagnosis/not_finite_remedies.py"}
+OTHERS = {"tracing/kernels.py", "tracing/float64_kernels.py", "diagnosis/not_finite_value.py"}
 """The files that may list kernels, beside the operations of the hunt."""
 MADE_EAGERLY = {"_EagerConst"}
 
