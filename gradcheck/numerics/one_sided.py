@@ -9,18 +9,32 @@ from math import comb
 
 import numpy as np
 
+from gradcheck.numerics.difference import ABSOLUTE
+from gradcheck.numerics.rounding import PROMISE
 from gradcheck.numerics.sampling import Sample
+from gradcheck.numerics.tableau import WITNESSES
 from gradcheck.typing import Array
 
-SAFETY = 4.0
+CHANGES = 4.0
+"""An entry departs from the limit by at most this many changes in its column."""
+
 COLUMNS = 6
-WITNESSES = 4
-CERTAIN = 4.0
-RELATIVE = 1e-3
-ABSOLUTE = 1e-6
+"""The number of powers of the step that are eliminated."""
+
+DISTINCT = 4.0
+"""What differs by more than this many bounds is certainly different."""
+
+SMALLEST_KINK = 1e-3
+"""At a smooth point no kink of this share of the slope goes unseen."""
+
 STEADY = 0.9
+"""Changes of the slope that fall more slowly than this, from step to step, have no limit."""
+
 LAST = 4
+"""The number of finest steps by which the slopes next to the point are judged."""
+
 NOTHING = 1e9 * float(np.finfo(np.float64).tiny)
+"""A function is taken to be at least this large."""
 
 Limit = tuple[Array, Array]
 """A limit as the step goes to zero, and its error bound (inf where unknown)."""
@@ -99,18 +113,18 @@ def classify(sample: Sample) -> OneSided:
         slope, bound, endless, unsettled, cusp = _slopes(seen, sample.stencil.ratio)
         gap, unsure_gap = _gap(sample, seen)
         kink, doubt = slope[1] - slope[0], bound[1] + bound[0]
-        kinked = np.abs(kink) > CERTAIN * doubt
+        kinked = np.abs(kink) > DISTINCT * doubt
         curvature, curvature_bound = seen.curvature
         middles = (seen.shift[:-1] + seen.shift[1:]) / 2
         straight = seen.slopes - curvature * middles, seen.slope_rounding + curvature_bound * np.abs(middles)
         # Beside a larger curvature, a small kink shows only once the curvature is subtracted.
         lasting_kink = _lasting(seen.slopes, seen.slope_rounding, kink) | _lasting(*straight, kink)
         jump = curvature[1] - curvature[0]
-        curved = np.abs(jump) > CERTAIN * (curvature_bound[1] + curvature_bound[0])
+        curved = np.abs(jump) > DISTINCT * (curvature_bound[1] + curvature_bound[0])
         curved &= _lasting(seen.seconds, seen.second_rounding, jump)
         outside = ~(np.isfinite(sample.values[:, 0]) & seen.inside.all(axis=0))
         size = np.max(np.where(np.isfinite(sample.row), np.abs(sample.row), 0.0), axis=1) + NOTHING
-        matters = RELATIVE * np.abs(slope).max(axis=0) + ABSOLUTE * size / sample.step[:, None]
+        matters = SMALLEST_KINK * np.abs(slope).max(axis=0) + ABSOLUTE * size / sample.step[:, None]
         cases = (
             (outside | endless.any(axis=0), Smoothness.SINGULAR),
             (gap, Smoothness.JUMP),
@@ -155,7 +169,7 @@ def _both_sides(sample: Sample) -> _Sides:
     seconds = 2.0 * np.diff(slopes, axis=0) / span
     steep = np.abs(slopes[[*range(len(slopes)), -1]])
     height = np.abs(rows) + np.abs(centre) + (np.abs(shift) + sample.magnitude[:, None]) * steep
-    error = np.maximum(4.0 * sample.eps * height, sample.floor) + np.finfo(np.float64).tiny
+    error = np.maximum(PROMISE * sample.eps * height, sample.floor) + np.finfo(np.float64).tiny
     error = np.maximum.accumulate(error[::-1])[::-1]
     rounding = 2.0 * error[:-1] / np.abs(width)
     second_rounding = 4.0 * np.maximum(rounding[:-1], rounding[1:]) / np.abs(span)
@@ -169,7 +183,7 @@ def _both_sides(sample: Sample) -> _Sides:
         gap=extrapolate(rows - centre, error, ratio, 0),
         slope=extrapolate(slopes, rounding, ratio, 1),
         curvature=extrapolate(seconds, second_rounding, ratio, 2),
-        inside=np.isfinite(rows[-WITNESSES:]).all(axis=0),
+        inside=np.isfinite(rows[-LAST:]).all(axis=0),
     )
 
 
@@ -186,19 +200,19 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
     column = np.array(rows)
     best, best_bound = column[-1], np.full(rows.shape[1:], np.inf)
     change = np.abs(np.diff(rows, axis=0))
-    low, high = _agreed(rows, SAFETY * np.concatenate([change, change[-1:]]) + rounding)
+    low, high = _agreed(rows, CHANGES * np.concatenate([change, change[-1:]]) + rounding)
     scale = ratio ** (-order * np.arange(count, dtype=np.float64)).reshape(-1, *[1] * (rows.ndim - 1))
     for power in range(1, min(COLUMNS, count - 1) + 1):
         refined = column[1:] + (column[1:] - column[:-1]) / (ratio**power - 1.0)
         size = len(refined)
         change = np.abs(refined - column[:-1]) * scale[:size]
         truncation = np.maximum.accumulate(change[::-1])[::-1] / scale[:size]
-        bound = SAFETY * truncation + 2.0 * rounding[power : power + size]
+        bound = CHANGES * truncation + 2.0 * rounding[power : power + size]
         agreed = _agreed(refined, bound)
         low, high = np.maximum(low[:size], agreed[0]), np.minimum(high[:size], agreed[1])
         fits = (refined >= low - bound) & (refined <= high + bound)
         bound = np.where(fits & np.isfinite(bound), bound, np.inf)
-        bound[max(0, count - WITNESSES + 1) :] = np.inf
+        bound[max(0, count - WITNESSES) :] = np.inf
         row = np.argmin(bound, axis=0)[None]
         narrow, least = (np.take_along_axis(array, row, axis=0)[0] for array in (refined, bound))
         better = least < best_bound
@@ -225,7 +239,7 @@ def _slopes(seen: _Sides, ratio: float) -> tuple[Array, Array, Array, Array, Arr
     slopes, rounding = seen.slopes, seen.slope_rounding
     steps = np.diff(slopes, axis=0)
     last, sizes = steps[-LAST:], np.abs(steps[-LAST:])
-    clear = sizes > CERTAIN * (rounding[:-1] + rounding[1:])[-LAST:]
+    clear = sizes > DISTINCT * (rounding[:-1] + rounding[1:])[-LAST:]
     one_way = clear.all(axis=0) & (np.abs(np.sign(last).sum(axis=0)) == LAST)
     unsettled = one_way & (sizes[1:] >= STEADY * sizes[:-1]).all(axis=0)
     endless = unsettled & (np.diff(np.abs(slopes[-LAST - 1 :]), axis=0) > 0).all(axis=0)
@@ -254,7 +268,7 @@ def _gap(sample: Sample, seen: _Sides) -> tuple[Array, Array]:
     isolated = (np.abs(rest) <= 0.5 * size).all(axis=0)
     steep = np.abs(seen.slopes[-2:]).max(axis=(0, 1)) * np.abs(seen.shift[-1, 1])
     clear = (size > 10.0 * _one_sided_noise(sample)) & (size > 10.0 * steep) & isolated
-    differs = size > CERTAIN * bound
+    differs = size > DISTINCT * bound
     certain = (differs & clear).any(axis=0)
     return certain, (differs & ~clear).any(axis=0) & ~certain
 
@@ -332,8 +346,13 @@ def constant(sample: Sample) -> Array:
 
 
 WIDENING = 4.0
+"""The ratio of successive spans."""
+
 WIDEST = 24
+"""The number of times that a span is widened."""
+
 ODD_SPANS = np.array([1.0, 1.37, 1.83, 2.41, 3.19])
+"""Spans without a common divisor."""
 
 ASIDE = 2.0**-10
 """Shifted by this share of the flat piece around the point, a staircase stays on most of its stairs."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.numerics.sampling import MANY, least_magnitude, slices, typical_magnitude
+from gradcheck.numerics.difference import CERTAIN
+from gradcheck.numerics.sampling import EPS64, MANY, least_magnitude, slices, typical_magnitude
 from gradcheck.typing import Array
 
 FEW_INPUTS = 6
@@ -105,8 +106,8 @@ Pullback = Callable[[Array], Array]
 ATTEMPTS = 4
 """Number of times that the bisection is started with other halves."""
 
-CERTAIN = 10.0
-ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
+PRODUCTS = 16 * EPS64
+"""The relative rounding of the sums of products in a test."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def probe_tests(
     left, right = cotangents @ difference.T, autodiff_pullbacks @ directions.T
     left_size, left_largest = _sizes(cotangents, difference)
     size, largest = _sizes(autodiff_pullbacks, directions)
-    bounds = np.abs(cotangents) @ bound.T + ROUNDING * (left_size + size)
+    bounds = np.abs(cotangents) @ bound.T + PRODUCTS * (left_size + size)
     return ProbeTests(left - right, bounds, np.maximum(left_largest, largest), size, largest)
 
 

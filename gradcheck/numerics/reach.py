@@ -8,10 +8,10 @@ from math import comb
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gradcheck.numerics.difference import RELATIVE, Estimate, tight
+from gradcheck.numerics.difference import CERTAIN, RELATIVE, Estimate, tight
 from gradcheck.numerics.rounding import FACTOR, RESOLVED, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
-from gradcheck.numerics.tableau import FINER, LEAST, orderly
+from gradcheck.numerics.tableau import LEAST, WITNESSES, orderly
 from gradcheck.typing import Array
 
 INTO = 0.7
@@ -26,23 +26,26 @@ WORTH = 30.0
 GAIN = 0.1
 """A finer stencil's largest step is at most this share of the usual one; a wider one would show nothing new."""
 
-CLEAR = 0.1
+NOTABLE = 0.1
 """A second difference counts if it is at least this share of the largest one."""
 
 TURNS = 4
 """Second differences with at least this many changes of sign do not belong to a single feature."""
 
 AROUND = Stencil(ratio=4.0, count=1, noise_spacings=(2.0**-4, 2.0**-7, 2.0**-10), noise_points=33)
-"""Samples that show stairs as such around the reach, up to FAR times as far: 101 evaluations on a line."""
+"""Samples that show stairs as such around the reach: 101 evaluations on a line."""
 
 FAR = 512.0
+"""The stairs around the reach are looked for up to this many times its size."""
 
-CERTAIN = 10.0
-"""A departure from a line by more than this many errors is a feature."""
+REPEATED = 6
+"""So many equal rises in succession, over steps that differ a thousandfold, show a hidden transition."""
 
-REPEATED, ALIKE, STAIRS = 6, 0.05, 16.0
-"""REPEATED successive rises (over steps that differ a thousandfold) show a hidden transition if they are equal within
-the share ALIKE and at least STAIRS stairs high."""
+ALIKE = 0.05
+"""Rises count as equal within this share."""
+
+STAIRS = 16.0
+"""Equal rises are no transition unless they are at least this many stairs high."""
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
@@ -66,7 +69,7 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     steps = np.broadcast_to(rounding.steps, inside.shape)
     beyond = np.min(steps, axis=0, where=~inside, initial=np.inf)
     start = INTO * np.max(np.where(gains & np.isfinite(beyond), beyond, 0.0), axis=1)
-    finest = RESOLVED * sample.eps * sample.magnitude * stencil.ratio ** (LEAST + FINER)
+    finest = RESOLVED * sample.eps * sample.magnitude * stencil.ratio ** (LEAST + WITNESSES)
     return np.where((start > finest) & (start <= GAIN * sample.step), start, nowhere)
 
 
@@ -79,7 +82,7 @@ def erratic(sample: Sample) -> Array:
     with np.errstate(all="ignore"):
         curves = np.diff(sample.noise - sample.values[:, None, None, 0], n=2, axis=2)
         curves = np.where(np.isfinite(curves), curves, 0.0)
-        clear = np.abs(curves) >= CLEAR * np.abs(curves).max(axis=2, keepdims=True)
+        clear = np.abs(curves) >= NOTABLE * np.abs(curves).max(axis=2, keepdims=True)
         turns, last = np.zeros(clear.shape[:2] + clear.shape[3:], int), np.sign(curves[:, :, 0])
         for sign in np.moveaxis(np.where(clear, np.sign(curves), 0.0), 2, 0):
             turns += sign * last < 0

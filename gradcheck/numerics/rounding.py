@@ -25,15 +25,14 @@ CONFIRMED = 100.0
 SIGN_CHANGES = 3
 """Least number of sign changes in second differences of noise; at a kink there are at most one or two."""
 
-SMALL = 1e-6
+NOISE = 1e-6
 """Lost digits are at most this share of the function's change over the samples; an oscillation is larger."""
-
 
 PART = 0.125
 """Second differences of noise are seldom smaller than this share of its level."""
 
 LOST = 1e-3
-"""Noise that only widens a bound is at most this share of the function's change, a larger one than `SMALL`."""
+"""Noise that only widens a bound is at most this share of the function's change, a larger one than `NOISE`."""
 
 
 @lru_cache(maxsize=16)
@@ -77,7 +76,7 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
     if stairs.any():
         rows = sample.noise - sample.values[:, None, None, 0]
         stairs &= _goes_up_and_down(np.diff(rows, n=2, axis=2), level)
-        counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
+        counts |= stairs & ((level <= NOISE * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
     return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1, initial=0.0)))
 
 
@@ -136,6 +135,7 @@ TAIL = 3
 there."""
 
 TAIL_FACTOR = 1.5
+"""Noise is at most this many times what these few differences show."""
 
 RESOLVED = 16.0
 """Steps below this many roundings of the point are not resolved."""

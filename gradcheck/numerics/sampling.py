@@ -141,9 +141,6 @@ lost digits would pass for a slope; and a sample would hit the round numbers at 
 """
 
 
-EXPONENT = 0x7FF0000000000000
-"""The exponent bits of a float64."""
-
 MANY = 2**14
 """The median of many coordinates is taken over about this many of them, evenly spaced. Temporary arrays are computed
 for this many coordinates at a time, so that they stay in the processor's cache."""
@@ -177,7 +174,7 @@ def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = No
     np.maximum(size, 0.0 if own else least_magnitude(usual, eps), out=size)
     size[zero] = usual
     powers = size.view(np.int64)  # the same memory: a sign, an exponent and a mantissa each
-    powers &= EXPONENT
+    powers &= 0x7FF0000000000000  # the bits of the exponent
     size *= MANTISSA
     return size
 

@@ -16,7 +16,7 @@ SPAN = 1100.0
 LEAST = 2
 """First column whose entries have enough changes behind them for an estimate of their truncation."""
 
-FINER = 3
+WITNESSES = 3
 """An entry counts only if at least this many finer differences could have contradicted it."""
 
 ORDERLY = 1.5
@@ -98,22 +98,22 @@ def vanishing(column: Array, rounding: Array, resolved: Array, stencil: Stencil)
     falls[:-1] &= (high[1:] * ORDERLY * stencil.ratio**FASTEST >= low[:-1]) | ~resolved[1:, :, None]
     reach = np.logical_and.accumulate(falls[::-1], axis=0)[::-1]
     contradicted = np.zeros(resolved.shape, bool)
-    contradicted[:-FINER] = resolved[FINER:]
-    seen = np.sum(reach & (low > 0), axis=0) >= FINER  # what is lost in rounding shows nothing
+    contradicted[:-WITNESSES] = resolved[WITNESSES:]
+    seen = np.sum(reach & (low > 0), axis=0) >= WITNESSES  # what is lost in rounding shows nothing
     bounds = np.where(reach & contradicted[:, :, None] & seen, SAFETY * high, np.inf)
     return bounds.min(axis=0), np.argmax(reach, axis=0)
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:
-    """Marks the entries with at least `FINER` finer ones in their column, all within both bounds; boolean like
+    """Marks the entries with at least `WITNESSES` finer ones in their column, all within both bounds; boolean like
     `values`."""
     above = np.where(resolved, values + errors, np.inf)[:, ::-1]
     below = np.where(resolved, values - errors, -np.inf)[:, ::-1]
     above = np.minimum.accumulate(above, axis=1)[:, ::-1]
     below = np.maximum.accumulate(below, axis=1)[:, ::-1]
     fits = (values - bounds <= above) & (values + bounds >= below)
-    fits[:, :-FINER] &= resolved[FINER:]
-    fits[:, -FINER:] = False
+    fits[:, :-WITNESSES] &= resolved[WITNESSES:]
+    fits[:, -WITNESSES:] = False
     return np.asarray(fits)
 
 

@@ -49,6 +49,14 @@ SMALL_RUNS = (
         needs=("numdifftools", "scipy"),
     ),
     SmallRun(
+        "constants.py numerics.tableau.SUMMATION numerics.probing.PRODUCTS",
+        (
+            r"numerics\.probing\.PRODUCTS +PRODUCTS / 8\.0 +tests/unit/numerics/test_probing\.py::.*",
+            r"numerics\.tableau\.SUMMATION +SUMMATION / 8\.0 +tests/unit/numerics/test_tableau\.py::.*",
+            r"2 constants, 0 not noticed",
+        ),
+    ),
+    SmallRun(
         "cost.py --graphs 3 --elements 12",
         (
             r"\d drawn graphs of 2 to 8 nodes, .*",

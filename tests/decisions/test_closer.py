@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -171,6 +171,13 @@ def test_a_row_inside_a_single_stair_accuses_nobody(width: float) -> None:
 
     for x in np.random.default_rng(4).uniform(0.5, 3.0, 5):
         assert check(f, x).verdict != Verdict.MISMATCH
+
+
+def test_a_row_inside_a_single_stair_says_no_more_than_the_stairs_around_it() -> None:
+    stairs = replace(EDGES["jump"], f=lambda x: np.floor(x / 7e-6) * 7e-6 + 5e-4 * x)
+    for x in np.linspace(1.0, 1.9, 10):
+        estimate = look(stairs, np.array([x]), FIRST, 1, trusting=False)
+        assert not estimate.conclusive[0, 0] or abs(estimate.value[0, 0] - 1.0005) <= estimate.bound[0, 0]
 
 
 def test_what_ends_the_reach() -> None:

@@ -253,3 +253,23 @@ def test_differences_that_end_on_a_stair_do_not_vanish() -> None:
         bound, widest = vanishing(sizes, np.full(sizes.shape, 1e-14), resolved, FIRST)
         assert np.isfinite(bound[0, 0]) == bounded
         assert not bounded or widest[0, 0] == 0
+
+
+def noisy(f: Callable[[Array], Array], scale: float, seed: int) -> Callable[[Array], Array]:
+    rng = np.random.default_rng(seed)
+    return lambda p: f(p) + scale * rng.standard_normal(p.shape)
+
+
+def test_what_is_conclusive_among_noise_is_right_to_a_tenth() -> None:
+    for scale in 10.0 ** np.arange(-5.0, -1.0, 0.5):
+        estimates = [at(noisy(np.sin, scale, seed), 1.0) for seed in range(20)]
+        decided = [estimate for estimate in estimates if estimate.conclusive[0, 0]]
+        assert all(abs(estimate.value[0, 0] - np.cos(1.0)) <= 0.1 * np.cos(1.0) for estimate in decided), scale
+        assert len(decided) == 20 or scale > 2e-4  # where the bound is a few hundredths of the slope
+
+
+def test_a_slope_of_zero_is_decided_though_digits_are_lost() -> None:
+    estimates = [at(noisy(np.cos, 3e-9, seed), 0.0) for seed in range(10)]
+    assert all(
+        estimate.conclusive[0, 0] and abs(estimate.value[0, 0]) <= estimate.little[0, 0] for estimate in estimates
+    )

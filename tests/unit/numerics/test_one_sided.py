@@ -302,3 +302,16 @@ def test_a_side_that_rounding_inside_makes_flat_is_known_within_that_rounding() 
     assert abs(known.left[0, 0] - gentle) <= known.left_bound[0, 0] < gentle / 10
     unaware = classify(taken)
     assert abs(unaware.left[0, 0] - gentle) > unaware.left_bound[0, 0]
+
+
+@pytest.mark.parametrize(("offset", "slope", "kink"), [(0.0, 1.0, 2e-3), (1.0, 0.0, 2e-6)])
+def test_no_noise_makes_a_kink_smooth(offset: float, slope: float, kink: float) -> None:
+    """A kink of two thousandths of the slope, or, where there is none, of two millionths of the function."""
+    for scale in 10.0 ** np.arange(-13.0, -4.0):
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+
+            def f(x: Array, noise: Any = rng.standard_normal, scale: float = scale) -> Array:
+                return np.asarray(offset + slope * x + kink * np.abs(x - 1.0) + scale * noise(x.shape))
+
+            assert kinds(f, 1.0)[0] != SMOOTH, (scale, seed)

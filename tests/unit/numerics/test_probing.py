@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -186,3 +187,21 @@ def test_not_a_number_is_located() -> None:
     oracle = Oracle(np.eye(16), wrong, rng)
     u, w = probe_directions(rng, 1, np.ones(16))[0], cotangents(rng, 1, np.ones(16))[0]
     assert locate_entry(oracle.difference, pullback, u, w, rng=rng) == (11, 3)
+
+
+def test_sums_of_a_million_products_are_right_within_their_bound() -> None:
+    for seed in range(3):
+        row, direction = np.random.default_rng([10, seed]).uniform(0.5, 1.0, (2, 10**6))
+        exact = np.array([[math.fsum((row * direction).tolist())]])
+        tests = probe_tests(exact, row[None], direction[None], np.ones((1, 1)))
+        assert abs(tests.residual[0, 0]) <= tests.bound[0, 0]
+
+
+def test_errors_that_pass_in_one_half_and_in_the_other_are_located_all_the_same() -> None:
+    """What is left of two that cancel in a half may be too little to show, and so may the third one in the other."""
+    found = 0
+    for seed in range(200):
+        rng, errors = np.random.default_rng([11, seed]), np.zeros(64)
+        errors[rng.permutation(64)[:3]] = [1.5, -1.0, 0.7]
+        found += locate(lambda mask, errors=errors: float(errors[mask].sum()), 64, rng=rng) is not None  # type: ignore[misc]
+    assert found >= 197

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.reach import hidden_transition, stepped_over
+from gradcheck.numerics.difference import first_difference, second_difference
+from gradcheck.numerics.reach import closer_steps, hidden_transition, stepped_over
 from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, coordinate_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -69,3 +69,28 @@ def test_a_pole_beyond_the_finest_step_is_not() -> None:
     f = lambda t: np.log(np.maximum(t - 1.0, 0.0) + 1e-300)  # noqa: E731
     usual, finer = (sample(f, x, np.eye(1), step=np.array([size])) for size in (0.42, 4e-7))
     assert not stepped_over(usual, finer, np.full((1, 1), 1 / distance), np.full((1, 1), 1e-6 / distance)).any()
+
+
+def closer(f: Any, x: float, *, order: int = 1, step: Array | None = None) -> float:
+    """The largest step of a closer stencil."""
+    with np.errstate(all="ignore"):
+        usual = sample(f, np.array([x]), np.eye(1), step=step)
+        return float(closer_steps(usual, (first_difference, second_difference)[order - 1](usual))[0])
+
+
+def test_a_bound_that_an_edge_widens_gains_from_a_closer_look_though_it_is_conclusive() -> None:
+    assert 1e-6 <= closer(lambda t: np.sqrt(t - 1.0), 1.0 + 1e-5) <= 1e-4
+
+
+def test_a_bound_that_lost_digits_leave_does_not() -> None:
+    assert np.isnan(closer(lambda t: np.sin(t) + 1e-9 * np.sin(1e13 * t**2), 1.0))
+
+
+def test_nor_does_a_second_derivative_whose_reach_ends_at_the_widest_steps() -> None:
+    assert np.isnan(closer(lambda t: np.sin(19.7 * (t - 0.17)), 1.0, order=2))
+
+
+def test_no_closer_stencil_has_steps_that_the_point_does_not_resolve() -> None:
+    for distance, resolved in ((2.0**-40, True), (2.0**-44, False)):
+        found = closer(lambda t: np.abs(t - 1.0), 1.0 + distance, step=np.array([1e-6]))
+        assert np.isfinite(found) == resolved

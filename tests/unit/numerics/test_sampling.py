@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,12 @@ def test_the_same_points_are_those_of_equal_arrays_or_lines() -> None:
     assert not any(same_points(points[:], LinePoints.on(*other)[:]) for other in others)
     assert not same_points(points[:], points[:2])
     assert not same_points(points, points[:])
+
+
+def test_steps_of_millions_of_coordinates_take_little_memory() -> None:
+    x = np.random.default_rng(0).normal(size=2**21)
+    tracemalloc.start()
+    largest_steps(x, x[None], FIRST)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= x.nbytes / 16

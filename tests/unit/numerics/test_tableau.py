@@ -83,3 +83,12 @@ def test_a_hole_near_the_point_leaves_nothing() -> None:
     assert np.isnan(value[0, 0])
     assert np.isinf(bound[0, 0])
     assert weights(FIRST).shape[0] > LEAST
+
+
+@STENCILS
+def test_the_sums_of_an_entry_round_though_the_differences_do_not(stencil: Stencil) -> None:
+    squares, resolved = stencil.steps**2, np.ones((stencil.count, 1), dtype=bool)
+    for limit in np.random.default_rng(0).uniform(1.0, 2.0, 50):
+        values = (limit + 0.3 * squares + 0.1 * squares**2)[:, None, None]
+        value, bound, _, _ = choose(values, np.zeros_like(values), resolved, stencil)
+        assert abs(value[0, 0] - limit) <= bound[0, 0]
