@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isnan, nan
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.result import ESTIMATE, Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
 from gradcheck.typing import Array
 from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
-from gradcheck.verdict.tables import PARTS, Comparison, Tolerance, combined
+from gradcheck.verdict.tables import ALLOWANCES, PARTS, Comparison, Tolerance, combined
 
 TERMS = 4
 """The number of elements of a direction that are named."""
@@ -232,6 +233,7 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         other += f"; {CONTRADICTING.format(table.alone)}"
     numbers = table.autodiff, table.difference, table.bound, table.allowed
     autodiff, difference, bound, allowed = (float(array[line, row]) for array in numbers)
+    allowed += sum(float(table.parts[name][line, row]) for name in ALLOWANCES)
     given = "None" if kind is Kind.MISSING else told_apart(autodiff, difference, 10)[0]
     estimate = estimate_text(difference, bound, autodiff)
     if kind is Kind.SUBDIFFERENTIAL:
@@ -248,14 +250,13 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         allowed=allowed,
         reason=f"autodiff gives {given}, {estimate}{other}",
         also=also,
-        terms=_terms(table, line, row),
+        terms=_terms(allowed, table.parts[line, row]),
     )
 
 
-def _terms(table: Comparison, line: int, row: int) -> tuple[tuple[str, float], ...]:
+def _terms(allowed: float, part_of: Any) -> tuple[tuple[str, float], ...]:
     """The parts of an allowed error that are at least SHOWN of it, by their names."""
-    allowed = float(table.allowed[line, row])
-    parts = {name: float(table.parts[name][line, row]) for name in PARTS.names or ()}
+    parts = {name: float(part_of[name]) for name in PARTS.names or ()}
     terms = {ESTIMATE: allowed - sum(parts.values()), **parts}
     return tuple((name, part) for name, part in terms.items() if part >= SHOWN * allowed)
 

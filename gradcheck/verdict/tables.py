@@ -31,9 +31,10 @@ sum. A few wide steps show it as surely as many, and one perturbed value does.""
 WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
 """The dtype of arrays of verdicts, kinds and reasons."""
 
-PARTS = np.dtype(
-    [(name, float) for name in ("rounding", "tolerance", "cancelled terms", "digits lost in low precision")]
-)
+ALLOWANCES = ("cancelled terms", "digits lost in low precision")
+"""The names of what is allowed of a mismatch only."""
+
+PARTS = np.dtype([(name, float) for name in ("rounding", "tolerance", *ALLOWANCES)])
 """The dtype of arrays of the parts of an allowed error; the rest is the error of the estimate."""
 
 
@@ -65,9 +66,9 @@ class Comparison:
     """Derivatives compared along lines (rows of the arrays), one column per output; all arrays have one shape.
 
     `difference` is the finite-difference estimate, within `bound`; `allowed` is the largest error that would not have
-    been noticed, with the named `parts` of it, `little` an error that is negligible compared with the function's values
-    there. `verdict` holds values of Verdict, `cause` values of Kind where it is a mismatch, of Reason where it is
-    inconclusive, else "". `at_kink` marks agreement with a subgradient.
+    been noticed, with the named `parts` of it, of a mismatch also those that were not enough. `little` is an error that
+    is negligible compared with the function's values there. `verdict` holds values of Verdict, `cause` values of Kind
+    where it is a mismatch, of Reason where it is inconclusive, else "". `at_kink` marks agreement with a subgradient.
 
     The rest says where the entries lie: `coordinates` has that of each line (None for a random direction), `outputs`
     that of each column of the arrays (None for a random combination). `contribution` is the largest single

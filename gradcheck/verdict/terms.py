@@ -78,17 +78,20 @@ def judged(comparison: Comparison, evidence: Evidence, terms: Terms) -> Comparis
 def with_allowances(comparison: Comparison, evidence: Evidence, allowances: Sequence[Term]) -> Comparison:
     """Accept mismatches within the sum of the allowances; where that leaves nothing to compare, they are inconclusive.
 
-    For an estimate of zero, what is allowed counts as next to zero.
+    For an estimate of zero, what is allowed counts as next to zero. What stays a mismatch keeps the error that would
+    have been noticed, beside the `parts` that were not enough.
     """
     wrong, error = comparison.where(Verdict.MISMATCH), np.abs(comparison.autodiff - comparison.difference)
-    allowed, parts = comparison.allowed, comparison.parts.copy()
+    total, parts, left = comparison.allowed, comparison.parts.copy(), wrong
     for each in allowances:
-        if not (wrong & ~(error <= allowed)).any():
+        if not left.any():
             break
         more = each.of(comparison, evidence)
-        parts[each.name] = np.where(wrong & ~np.isnan(more), more, 0.0)
-        allowed = allowed + parts[each.name]
-    covered = wrong & np.isfinite(comparison.autodiff) & (error <= allowed)
+        parts[each.name] = np.where(left & ~np.isnan(more), more, 0.0)
+        total = total + parts[each.name]
+        left = left & ~(error <= total)
+    covered = wrong & np.isfinite(comparison.autodiff) & ~left
+    allowed = np.where(covered, total, comparison.allowed)
     zero = covered & (np.abs(comparison.difference) <= comparison.bound)
     little = np.where(zero, np.maximum(comparison.little, allowed / EXCLUSION), comparison.little)
     found = replace(comparison, allowed=allowed, parts=parts, little=little).marked(covered, Verdict.AGREE)

@@ -150,12 +150,15 @@ def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
 def test_a_finding_names_the_larger_terms_of_what_is_allowed() -> None:
     one = np.ones((1, 1))
     entry = Comparison.agreeing(2 * one, one, 1e-9 * one, 1e-7 * one).marked(one > 0, MISMATCH, Kind.WRONG_VALUE)
-    entry.parts["rounding"], entry.parts["cancelled terms"] = 6e-8, 1e-9
+    entry.parts["rounding"], entry.parts["cancelled terms"] = 6e-8, 3e-8
     entry = replace(entry, coordinates=(0,), outputs=(0,))
     (finding,) = summarise(1, [entry], [Source("x", np.ones(()))]).findings
-    assert [name for name, _ in finding.terms] == [ESTIMATE, "rounding"]
+    assert [name for name, _ in finding.terms] == [ESTIMATE, "rounding", "cancelled terms"]
     text = failure("f", Result({1: summarise(1, [entry], [Source("x", np.ones(()))])}))
-    assert "off by       1   (allowed 1.0e-07: error of the estimate 3.9e-08, rounding 6.0e-08)" in text
-    entry.parts["rounding"], entry.parts["tolerance"] = 0.0, 9.9e-8
+    assert (
+        "off by       1   (allowed 1.3e-07: error of the estimate 4.0e-08, rounding 6.0e-08, cancelled terms 3.0e-08)"
+        in text
+    )
+    entry.parts["rounding"], entry.parts["cancelled terms"], entry.parts["tolerance"] = 0.0, 0.0, 9.9e-8
     text = failure("f", Result({1: summarise(1, [entry], [Source("x", np.ones(()))])}))
     assert "off by       1   (allowed 1.0e-07: tolerance)" in text
