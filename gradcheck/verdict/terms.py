@@ -4,7 +4,8 @@ A comparison outside of the bounds of both tableaus is a suspicion, which three 
 
 1. Estimates replace the value and its bound at points at which central differences are none: kinks, jumps of the
    curvature, and kinks that finer steps show to be smooth. Each belongs to another kind of point.
-2. Allowances add to the error that is allowed: the rounding of cancelled terms, the digits lost in low precision.
+2. Allowances add to the error that is allowed: the rounding of cancelled terms, or the digits lost in low precision.
+   Both measure the same rounding, so that the larger one counts.
 3. Doubts make a mismatch inconclusive, with a Reason. After them, reviews look at entries that are no mismatch: a value
    that is NaN, an agreement in low precision alone.
 
@@ -76,7 +77,7 @@ def judged(comparison: Comparison, evidence: Evidence, terms: Terms) -> Comparis
 
 
 def with_allowances(comparison: Comparison, evidence: Evidence, allowances: Sequence[Term]) -> Comparison:
-    """Accept mismatches within the sum of the allowances; where that leaves nothing to compare, they are inconclusive.
+    """Accept mismatches within the largest allowance; where that leaves nothing to compare, they are inconclusive.
 
     For an estimate of zero, what is allowed counts as next to zero. What stays a mismatch keeps the error that would
     have been noticed, beside the `parts` that were not enough.
@@ -86,8 +87,8 @@ def with_allowances(comparison: Comparison, evidence: Evidence, allowances: Sequ
     for each in allowances:
         if not left.any():
             break
-        more = each.of(comparison, evidence)
-        parts[each.name] = np.where(left & ~np.isnan(more), more, 0.0)
+        beyond = np.nan_to_num(each.of(comparison, evidence) - (total - comparison.allowed), posinf=np.inf)
+        parts[each.name] = np.where(left, np.maximum(beyond, 0.0), 0.0)
         total = total + parts[each.name]
         left = left & ~(error <= total)
     covered = wrong & np.isfinite(comparison.autodiff) & ~left
