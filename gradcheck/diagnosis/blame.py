@@ -159,7 +159,7 @@ def closely(problem: FactorProblem) -> list[Comparison]:
     tables: list[Comparison] = []
     for some in np.array_split(np.argsort(-excess), np.arange(AT_A_TIME, problem.point.size, AT_A_TIME)):
         columns = tuple(map(int, some))
-        table = compare_first(problem, everywhere[some], ONE, Tolerance())
+        table = compare_first(problem, everywhere[some], ONE, Tolerance(), everywhere)
         tables.append(replace(table, coordinates=columns, outputs=(0,)))
         if table.any(Verdict.MISMATCH) or excess[some].min() <= 1:
             break

@@ -305,7 +305,7 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     found += _right(problem, _rows(quick, right), np.flatnonzero(right), tolerance, probes)
     unsure = np.flatnonzero(rest & ~wrong & ~right)
     if len(unsure):
-        closer = compare_first(problem, lines[unsure[:MOST]], ONE, tolerance)
+        closer = compare_first(problem, lines[unsure[:MOST]], ONE, tolerance, lines)
         found += _along_a_line(problem, closer, unsure[:MOST])
     left = [problem.taken[position] for position in unsure[MOST:]]
     return found + ([(left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left))))] if left else [])

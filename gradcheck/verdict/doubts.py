@@ -6,7 +6,7 @@ they are about.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,12 +28,13 @@ from gradcheck.numerics.probing import probe_directions
 from gradcheck.numerics.reach import hidden_transition, stepped_over
 from gradcheck.numerics.rounding import lattice, rounding_of
 from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample
+from gradcheck.problem.problem import Problem
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.lines import LITTLE, Lines, sample_values
 from gradcheck.verdict.looks import closer_look
 from gradcheck.verdict.measured_rounding import DRAWS, SPREAD, inner_rounding, ulp_rounding
-from gradcheck.verdict.suspicion import FINER, NEARER, TINY, Evidence
+from gradcheck.verdict.suspicion import FINER, NEARER, TINY, UNSMOOTH, Evidence
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, LEFT, Comparison
 
 CLEAR, ENOUGH = 64.0, 5
@@ -51,7 +52,8 @@ FLAT = 4
 CLOSER = 2.0**-14
 """Steps scaled by this step over no stair of moderate size, and still resolve a second derivative."""
 
-DIRECTIONS_BEFORE_MISMATCH = 4
+DIRECTIONS_BEFORE_MISMATCH = 16
+"""Oblique lines on which a kink is looked for before a mismatch; a power of two, see `oblique_directions`."""
 
 TREND = 1e-3
 SHIFTS = 12
@@ -232,31 +234,77 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Array:
 
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Array:
-    """Doubt entries that take part in a kink along which the axes are flat, and which oblique directions show.
+    """Doubt entries that take part in a kink along which the axes are flat, and which oblique directions show."""
+    return _shown_obliquely(comparison, evidence, ROUGH, order=1)
 
-    A line takes part if the jump of the slope along the same directions changes without its coordinates. Coordinates
-    that kink by themselves are held fixed.
+
+def hidden_kink_of_gradient(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt second derivatives where the gradient has such a kink, as that of max(min(x, y), 0)**2 at zero."""
+    return _shown_obliquely(comparison, evidence, (Smoothness.KINK,), order=2)
+
+
+def hidden_curvature_jump(comparison: Comparison, evidence: Evidence) -> Array:
+    """Doubt second differences of values where the curvature jumps along oblique directions alone."""
+    return _shown_obliquely(comparison, evidence, UNSMOOTH, order=2)
+
+
+def _shown_obliquely(comparison: Comparison, evidence: Evidence, kinds: Sequence[Smoothness], order: int) -> Array:
+    """Where the quantity of the lines has a point of such `kinds` in oblique directions, in which a line takes part.
+
+    It does if the jump of the slope along the same directions changes without its coordinates. Coordinates that kink by
+    themselves are held fixed.
     """
-    lines, sample = evidence.everywhere
+    lines, problem = evidence.lines, evidence.lines.problem
+    everywhere, sample = evidence.everywhere
     wrong = comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
     columns, places = np.flatnonzero(wrong.any(axis=0)), np.flatnonzero(wrong.any(axis=1))
     rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
-    scale = np.where(np.any(lines.directions[rough] != 0, axis=0), 0.0, evidence.moving)
+    scale = np.where(np.any(everywhere.directions[rough] != 0, axis=0), 0.0, lines.moving)
     if np.sum(scale != 0) < 2 or not len(columns):
         return np.zeros(wrong.shape, bool)
-    values = replace(lines, cotangents=lines.cotangents[columns]).values
+    if order == 1:  # of a gradient all entries count: the kink of max(min(x, y), 0)**2 is in one or the other
+        lines = replace(lines, cotangents=lines.cotangents[columns])
+    cotangent, moved = lines.cotangents.sum(axis=0), lines.directions[places[:1]]
+
+    def slope(point: Array) -> Array:
+        taken = problem.gradients(cotangent[None], point) if order == 1 else problem.products(cotangent, moved, point)
+        return np.asarray(taken.values[0])
 
     def along(oblique: Array) -> OneSided:
-        return classify(sample_values(lines.problem, oblique, values, sample.stencil))
+        return classify(sample_values(problem, oblique, lines.values, evidence.samples[0].stencil, eps=lines.roundoff))
 
-    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
+    oblique, hidden = oblique_directions(problem, slope, scale), np.zeros(wrong.shape, bool)
     whole = along(oblique)
-    kinked, hidden = np.isin(whole.kind, ROUGH), np.zeros(wrong.shape, bool)
-    for place in places if kinked.any() else ():
-        others = np.where(evidence.lines.directions[place] != 0, 0.0, oblique)
-        takes_part = not others.any() or ~whole.jumps_like(along(others))
-        hidden[place, columns] = (kinked & takes_part).any(axis=0)
+    kinked = np.isin(whole.kind, kinds)
+    shown = np.flatnonzero(kinked.any(axis=1))
+    for place in places if len(shown) else ():
+        others = np.where(lines.directions[place] != 0, 0.0, oblique[shown])
+        takes_part = kinked[shown] & (not others.any() or ~whole[shown].jumps_like(along(others)))
+        hidden[place, columns] = takes_part.any(axis=0) if order == 1 else takes_part.any()
     return np.asarray(wrong & hidden)
+
+
+def oblique_directions(problem: Problem, slope: Callable[[Array], Array], scale: Array) -> Array:
+    """Directions (k, n), at most `scale` (n,) along each coordinate, that meet a kink which few orthants show.
+
+    max(min(x, y, z), 0) has one in a single octant. A line has two opposite orthants: up to five coordinates all of
+    them are met, up to 16 all sign patterns of any three coordinates (a Hadamard matrix and its negative are an
+    orthogonal array of strength 3). Of the last line, each sign is that of the change of autodiff's `slope` (n,) at a
+    point (n,) from beside the problem's point to it: so is the gradient of a term that is hidden.
+    """
+    rng = np.random.default_rng(1)
+    oblique = probe_directions(rng, DIRECTIONS_BEFORE_MISMATCH, scale)
+    coordinates = np.flatnonzero(scale)
+    if len(coordinates) <= DIRECTIONS_BEFORE_MISMATCH:
+        signs = np.ones((1, 1))
+        while len(signs) < DIRECTIONS_BEFORE_MISMATCH:
+            signs = np.block([[signs, signs], [signs, -signs]])
+        first = sorted(range(len(signs)), key=int.bit_count)  # column 0 and the powers of two have all patterns
+        oblique[:, coordinates] = np.abs(oblique[:, coordinates]) * signs[:, first[: len(coordinates)]]
+    towards = probe_directions(rng, 1, scale)
+    with np.errstate(invalid="ignore"):
+        change = slope(problem.point) - slope(problem.rounded(problem.point + CLOSER * oblique[0]))
+    return np.concatenate([oblique, np.copysign(towards, np.where(np.nan_to_num(change) == 0, towards, change))])
 
 
 def hidden_swing(comparison: Comparison, evidence: Evidence) -> Array:

@@ -17,19 +17,21 @@ from gradcheck.verdict import terms
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
-from gradcheck.verdict.suspicion import Evidence, moves, residue
+from gradcheck.verdict.suspicion import Evidence, residue
 from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.verdict.terms import judged
 
 
-def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
+def compare_first(
+    problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance, among: Array | None = None
+) -> Comparison:
     """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
     Lines on which everything agrees with a tight estimate from few values are done; the others are compared closely,
-    first from these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m). Raises
-    DerivativeRaisedError and WrongShapeError.
+    first from these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m), `among`: the
+    directions of the whole check, by default these. Raises DerivativeRaisedError and WrongShapeError.
     """
-    lines = Lines(problem, directions, cotangents, tolerance)
+    lines = Lines(problem, directions, cotangents, tolerance, among=among)
     gradients = problem.gradients(cotangents)
     if problem.batched:
         sample = lines.sample()
@@ -40,14 +42,14 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     doubtful: Array = np.asarray(~settled.all(axis=1))
     if not doubtful.any():
         return comparison
-    close, moving = lines[doubtful], moves(directions)
+    close = lines[doubtful]
     if combined(itemgetter(doubtful), comparison).grossly_off:
         sample = lines.sample(QUICK)[doubtful]
-        closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
+        closer = compare_gradients(close, gradients, sample, first_difference(sample))
         if closer.decided_wrong:
             return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
     sample = wider_look(close, close.sample())
-    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving).spread(doubtful)
+    closer = compare_gradients(close, gradients, sample, first_difference(sample)).spread(doubtful)
     return comparison.replaced(doubtful[:, None], _within_what_is_stated(comparison, closer))
 
 
@@ -79,13 +81,10 @@ def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
     return compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, lines.problem.precision), factor=1.0)
 
 
-def compare_gradients(
-    lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
-) -> Comparison:
+def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate) -> Comparison:
     """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
     Cheap while everything agrees: autodiff's rounding, a second tableau and the terms are used only for the rest.
-    `moving` (n,): how far all lines of the check, not only these, move each coordinate.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
@@ -99,14 +98,13 @@ def compare_gradients(
     if not doubt.any():
         return comparison
     doubtful: Array = np.asarray(doubt.any(axis=1))
-    moving = moves(lines.directions) if moving is None else moving
-    closely = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
+    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful))
     missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
     comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
     return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
-def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
     """Compare some of the lines, with both tableaus, measured rounding, and the terms."""
     lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
     sample_here = sample[doubtful]
@@ -123,7 +121,6 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         beside=of_terms(of_any=True),
         values=samples,
         everywhere=(everywhere, sample),
-        moving=moving,
     )
     first, second = (
         evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))

@@ -40,6 +40,7 @@ class Lines:
 
     `gradients`: second derivatives are compared, so that the gradient of <w, f> is sampled, for the only cotangent w:
     all of it, or, along a single direction, its products with the vectors `left`, the last of which is that direction.
+    `among`: the directions of the whole check, of which these are some; by default, these.
     """
 
     problem: Problem
@@ -48,6 +49,12 @@ class Lines:
     tolerance: Tolerance
     gradients: bool = False
     left: LeftVectors | None = None
+    among: Array | None = None
+
+    @property
+    def moving(self) -> Array:
+        """How far the lines of the whole check move each coordinate at most, (n,)."""
+        return np.asarray(np.abs(self.directions if self.among is None else self.among).max(axis=0, initial=0.0))
 
     @property
     def roundoff(self) -> float:
@@ -56,7 +63,8 @@ class Lines:
 
     def __getitem__(self, lines: Array | slice) -> Lines:
         """These lines restricted to some of the directions."""
-        return replace(self, directions=some_rows(self.directions, lines))
+        among = self.directions if self.among is None else self.among
+        return replace(self, directions=some_rows(self.directions, lines), among=among)
 
     def values(self, points: Array | LinePoints, problem: Problem | None = None) -> Array:
         """Return the values (p, l) of <w, f> at points (p, n), or its seen gradient, for this or a perturbed problem.

@@ -101,12 +101,16 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
 
 
 def one_by_one(
-    problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
+    problem: Problem,
+    tolerance: Tolerance,
+    coordinates: Iterable[int],
+    outputs: Iterable[int],
+    among: Array | None = None,
 ) -> Comparison:
-    """Compare the entries of some coordinates and outputs."""
+    """Compare the entries of some coordinates and outputs, in a check of lines that are these or `among` them."""
     moved, seen = tuple(map(int, coordinates)), tuple(map(int, outputs))
     lines, weights = axes(moved, problem.point.size), axes(seen, problem.outputs)
-    return replace(compare_first(problem, lines, weights, tolerance), coordinates=moved, outputs=seen)
+    return replace(compare_first(problem, lines, weights, tolerance, among), coordinates=moved, outputs=seen)
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,10 @@ class _Probing(Probes):
         """Compare one by one the coordinates (n,) in which errors beyond the tolerance would not have shown."""
         if left.sum() > SMALL or self.problem.outputs > SMALL:
             return _uncompared(int(left.sum()), Reason.TOLERANCE)
-        return [one_by_one(self.problem, self.tolerance, np.flatnonzero(left), range(self.problem.outputs))]
+        return [self._one_by_one(np.flatnonzero(left), range(self.problem.outputs))]
+
+    def _one_by_one(self, coordinates: Iterable[int], outputs: Iterable[int]) -> Comparison:
+        return one_by_one(self.problem, self.tolerance, coordinates, outputs, self.directions)
 
     def _closely(self, done: Array) -> tuple[_Glance | None, list[Comparison], Array]:
         """Compare the probes closely, without the outputs (m,) that are `done`.
@@ -307,7 +314,7 @@ class _Probing(Probes):
             if located is None:
                 break
             output, coordinate = located
-            found = replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True)
+            found = replace(self._one_by_one([coordinate], [output]), searched=True)
             # The probe fails although measured rounding is granted: an entry that agrees by more does not explain it.
             searched.append(found.marked(found.where(Verdict.AGREE), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED))
             if found.any(Verdict.MISMATCH):
@@ -376,7 +383,7 @@ class _Probing(Probes):
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
         if single.any():
-            tables.append(one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
+            tables.append(self._one_by_one(np.flatnonzero(single), outputs))
         return tables + _uncompared(sum(len(part) * len(still) for part, still in waiting), Reason.TOO_EXPENSIVE)
 
 

@@ -47,7 +47,6 @@ from gradcheck.verdict.suspicion import (
     UNSMOOTH,
     VACUOUS,
     Evidence,
-    moves,
     noise_dominated,
     residue,
     rough_lines,
@@ -369,7 +368,6 @@ def _second_closely(
         beside=of_terms(step * lines.lengths, of_any=True),
         values=both_values,
         everywhere=(lines, gradients),
-        moving=moves(lines.directions),
     )
     beside_values = replace(
         beside_gradients,

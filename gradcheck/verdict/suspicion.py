@@ -53,8 +53,7 @@ class Evidence:
     `lines` sample the quantity, `estimate` differentiates a sample. `own` has autodiff's values (k, c) and measures
     their rounding. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative, `beside` what
     those of any output may leave, which counts as next to zero. `values` are the samples of the function itself.
-    `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them; `moving`
-    (n,) is how far any line of the check moves a coordinate.
+    `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them.
     """
 
     lines: Lines
@@ -65,7 +64,6 @@ class Evidence:
     beside: Array
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
-    moving: Array
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Compare autodiff with an estimate; one that resolves errors of a given tolerance is conclusive."""
@@ -147,11 +145,6 @@ def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array,
         measured = problem.in_float64 is not None and problem.in_float64.rounds_inside
         precision = problem.roundoff if measured else problem.precision
         return np.asarray(EXCLUSION * ULPS * precision * terms / lengths)
-
-
-def moves(directions: Array) -> Array:
-    """How far the lines move each coordinate at most, (n,)."""
-    return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
 
 
 def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:

@@ -221,7 +221,14 @@ FIRST_ORDER = Terms(
 GRADIENT_DIFFERENCES = Terms(
     estimates=(CURVATURE_JUMP,),
     allowances=(RESIDUE, LOST_DIGITS),
-    doubts=(ALIASING, STAIRCASE, SMALL_JUMP, SMALL_KINK, Term("unresolved slope", doubts.unresolved_slope)),
+    doubts=(
+        ALIASING,
+        STAIRCASE,
+        SMALL_JUMP,
+        SMALL_KINK,
+        Term("hidden kink of a gradient", doubts.hidden_kink_of_gradient, Reason.HIGHER_KINK, nonsmooth=True),
+        Term("unresolved slope", doubts.unresolved_slope),
+    ),
 )
 """The terms of second derivatives compared with differences of gradients, before `SWING`."""
 
@@ -236,6 +243,7 @@ VALUE_DIFFERENCES = Terms(
     doubts=(
         Term("many small jumps", doubts.many_small_jumps),
         Term("locally constant", doubts.locally_constant, Reason.STAIRCASE),
+        Term("hidden curvature jump", doubts.hidden_curvature_jump, Reason.HIGHER_KINK, nonsmooth=True),
         HIDDEN_SWING,
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Kind, Reason, Result
+from gradcheck import Kind, Reason, Result, Verdict
 from tests.verdicts import check
 
 relu = tf.nn.relu
@@ -127,6 +127,40 @@ def test_flat_along_both_axes_but_not_between_them() -> None:
     result = check(saddle, 0.0, 0.0, order=2)
     assert verdicts(result) == ("inconclusive", "inconclusive")
     assert Reason.COMPOSED_KINK in result.orders[1].reasons
+
+
+@pytest.mark.parametrize(
+    ("size", "signs"), [*((3, signs) for signs in [(1, 1, 1), (1, 1, -1), (1, -1, 1), (-1, 1, 1)]), (30, (1, -1, 1))]
+)
+def test_a_kink_in_a_single_orthant_is_no_mismatch(size: int, signs: tuple[int, ...]) -> None:
+    """At zero a subgradient of either is right, while the function is flat, or smooth, along all axes."""
+    signed = np.resize(signs, size).astype(float)
+
+    def of_three(x: Any) -> Any:
+        first, second, third = tf.unstack((signed * x)[-3:])
+        return tf.maximum(tf.minimum(tf.minimum(first, second), third), 0)
+
+    def of_all(x: Any) -> Any:
+        return tf.maximum(tf.reduce_min(signed * x), 0) + tf.reduce_sum(tf.sin(x))
+
+    for f in (of_three, of_all):
+        result = check(f, np.zeros(size)).orders[1]
+        assert (result.verdict, result.reasons) == (Verdict.INCONCLUSIVE, (Reason.COMPOSED_KINK,))
+
+
+def test_a_curvature_that_jumps_in_a_single_octant_is_no_mismatch() -> None:
+    for least in (tf.reduce_min, lambda x: tf.minimum(tf.minimum(x[0], x[1]), x[2])):
+        result = check(lambda x, least=least: tf.maximum(least(x), 0) ** 2, np.zeros(3), order=2)
+        assert result.orders[1].verdict == Verdict.AGREE
+        assert (result.orders[2].verdict, result.orders[2].reasons) == (Verdict.INCONCLUSIVE, (Reason.HIGHER_KINK,))
+
+
+def test_a_wrong_gradient_beside_such_a_kink_is_still_a_mismatch() -> None:
+    def wrong(x: Any) -> Any:
+        return tf.maximum(tf.reduce_min(x[:3]), 0) + 1.1 * x[3] ** 2 - tf.stop_gradient(0.1 * x[3] ** 2)
+
+    result = check(wrong, np.array([0.0, 0.0, 0.0, 1.0])).orders[1]
+    assert {finding.element for finding in result.findings} == {"x[3]"}
 
 
 @pytest.mark.parametrize(

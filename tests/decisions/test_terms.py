@@ -76,6 +76,11 @@ def saddle(x: Any) -> Any:
     return tf.maximum(tf.minimum(x[0], x[1]), tf.minimum(-x[0], -x[1]))
 
 
+def corner(x: Any) -> Any:
+    """A function whose second derivative by either coordinate jumps in the first quadrant alone."""
+    return tf.maximum(tf.minimum(x[0], x[1]), 0) ** 2
+
+
 @dataclass(frozen=True)
 class Case:
     """A function at a point, the verdict, and the verdict without the term."""
@@ -96,7 +101,7 @@ def saturated(x: Any) -> Any:
 
 SATURATED = np.array([9.0], np.float32)
 
-ILL, COARSE = (Reason.ILL_CONDITIONED,), (Reason.TOO_COARSE,)
+ILL, COARSE, HIGHER = (Reason.ILL_CONDITIONED,), (Reason.TOO_COARSE,), (Reason.HIGHER_KINK,)
 
 CASES = {
     ("FIRST_ORDER", "cancelled terms"): Case(
@@ -155,6 +160,7 @@ CASES = {
     ),
     ("GRADIENT_DIFFERENCES", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), MISMATCH),
     ("GRADIENT_DIFFERENCES", "small kink"): Case(lambda x: tf.abs(x - 1e8 * x * x), 0.0, INCONCLUSIVE, ILL, MISMATCH),
+    ("GRADIENT_DIFFERENCES", "hidden kink of a gradient"): Case(corner, [0.0, 0.0], INCONCLUSIVE, HIGHER, MISMATCH),
     ("GRADIENT_DIFFERENCES", "unresolved slope"): Case(
         given(lambda x: tf.sin(x) + tf.sin(1e14 * x), tf.cos, tf.sin), 1.0, INCONCLUSIVE, ILL, MISMATCH
     ),
@@ -163,6 +169,7 @@ CASES = {
         lambda x: tf.math.imag(tf.signal.rfft2d(x * x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
     ),
     ("VALUE_DIFFERENCES", "hidden swing"): Case(lambda x: 0.01 * tf.sin(x) + x**2, 3e6, AGREE, (), MISMATCH),
+    ("VALUE_DIFFERENCES", "hidden curvature jump"): Case(corner, [0.0, 0.0], INCONCLUSIVE, HIGHER, MISMATCH),
     ("VALUE_DIFFERENCES", "many small jumps"): Case(
         given(lambda x: x * stairs(x, 1e-7), lambda x: 1.2345 + 0 * x, tf.zeros_like), 1.2345, AGREE, (), MISMATCH
     ),
