@@ -157,15 +157,20 @@ class StepRunner:
         return replace(made, unmultiplied=self._unmultiplied)
 
     def _forgotten_scales(self, run: StepRun) -> frozenset[int]:
-        """The numbers of the derivatives whose loss does not change when the optimizer's scale is doubled."""
-        changed, again = self._changed or UNCHANGED, list[Any]()
+        """The numbers of the derivatives whose loss does not change when the optimizer's scale is doubled.
+
+        Both losses are those of runs without updates, which a later loss may depend on.
+        """
+        changed, once, again = self._changed or UNCHANGED, list[Any](), list[Any]()
         scaling = [call.optimizer for call in run.optimizer_calls if call.scale != 1.0]
         # The changes of a step are put back before every run.
         if not scaling or any(changed.holds(scale_variable(optimizer)) for optimizer in scaling):
             return frozenset()
-        with suppress(*OF_THE_STEP), state_restored(), self._guard.active(), twice_the_scale(scaling):
-            again = self._run_without_update().of_variables
-        pairs = zip(run.of_variables, again, strict=False)
+        with suppress(*OF_THE_STEP), state_restored(), self._guard.active():
+            once = self._run_without_update().of_variables
+            with twice_the_scale(scaling):
+                again = self._run_without_update().of_variables
+        pairs = zip(once, again, strict=False)
         return frozenset(
             number
             for number, (one, other) in enumerate(pairs)
