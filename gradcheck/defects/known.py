@@ -11,6 +11,7 @@ from typing import Any
 from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.causes import KnownCause, KnownDocument, check_each, records_of, text_of
+from gradcheck.defects.earlier_regions import in_this_form
 from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
 from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
@@ -125,7 +126,7 @@ def _read(path: Path, check: Check | None) -> tuple[str, tuple[Known, ...]]:
 @lru_cache(maxsize=1024)
 def _of_text(text: str) -> tuple[KnownDocument, tuple[Known, ...]]:
     """The document of a file's text and its records, cached: a process reads hundreds of files again and again."""
-    document: KnownDocument = documents.convert(documents.parse(text), KnownDocument)  # type: ignore[arg-type]  # a union is no type
+    document: KnownDocument = documents.convert(in_this_form(documents.parse(text)), KnownDocument)  # type: ignore[arg-type]  # a union is no type
     return document, records_of(document)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from gradcheck import documents
 from gradcheck.defects import known
 from gradcheck.defects.causes import KnownDocument, check_each, records_of
+from gradcheck.defects.earlier_regions import in_this_form
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import cli, run_commands
@@ -131,7 +132,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> list[Replayed]:
     """The outcome for the finding, or for each known defect or documented behaviour, in a file."""
     try:
-        found: KnownDocument | Report = documents.read(path, KnownDocument | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
+        found: KnownDocument | Report = documents.read(path, KnownDocument | Report, "a finding", in_this_form)  # type: ignore[arg-type]  # a union is no type
         if not isinstance(found, Report):
             records = records_of(found)
             check_each(found, records, known_graphs.check)

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +11,22 @@ from msgspec import structs
 
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.conditions import CONDITIONS, MATRIX_CONDITIONS, SPECIAL, special
 from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, load, records
 from gradcheck.defects.records import Defect, Releases
-from gradcheck.defects.region import Ancestry, Arrival, Region
-from gradcheck.documents import DocumentError, plain
+from gradcheck.defects.region import COMPLEX, Ancestry, Arrival, Region
+from gradcheck.documents import plain
 from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt import known_graphs, trial
 from gradcheck.hunt.blame import finding_of
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.special_sets import describe
 from gradcheck.result import Finding, Kind
 from tests import forging
 from tests.records import COMMITTED, RECORDS, document, from_json
 
 DOCUMENT = document("cumprod-zero-order1")
+HARD_LABELS = "keras_binary_focal_crossentropy_of_hard_labels"
 FORWARD = {"exclusive": False, "reverse": False}
 
 
@@ -139,43 +139,27 @@ BROKEN = [
     (forged("right", 0, value=[9.0]), "$.right[0]:", "3 numbers"),
     (forged("right", 0, 0, value="nan"), "$.right[0][0]:", "a finite number"),
     (forged("given", 0, 0, value="zero"), "$.given[0][0]:", "a finite number, or one of -inf, inf, nan"),
-    (forged("regions", 0, "condition", value="lambda x: True"), "$.regions[0].condition:", "one of always"),
-    (forged("regions", 0, "elements", value="some"), "$.regions[0].elements:", "one of all"),
-    (forged("regions", 0, "argument", value=1), "$.regions[0].argument:", "from 0 to 0"),
-    (forged("regions", 0, "minus", value=1), "$.regions[0].minus, plus, pixels or where:", "from 0 to 0"),
+    (forged("regions", 0, "set", value="lambda x: True"), "$.regions[0].set:", "one of 'zero factor', "),
+    (forged("regions", 0, "set", value="zero in argument 1"), "$.regions[0].set:", "a set of arguments from 0 to 0"),
+    (forged("regions", 0, "set", value="zero in argument 10"), "$.regions[0].set:", "'zero in argument 0'"),
+    (forged("regions", 0, "set", value=["zero factor"]), "$.regions[0].set:", "a text or null"),
     (
         forged("regions", 0, "attrs", value={"exclusiv": True}),
-        "'exclusiv'",
+        "$.regions[0].attrs: 'exclusiv'",
         "an attribute of cumprod: exclusive, reverse",
     ),
-    (forged("regions", 0, "along", value="axsi"), "'axsi'", "an attribute of cumprod: exclusive, reverse"),
-    (forged("regions", 0, "segments", value="ids"), "'ids'", "an attribute of cumprod"),
-    (forged("regions", 0, "indices", value=["ids"]), "'ids'", "an attribute of cumprod"),
-    (
-        forged("regions", 0, value={**DOCUMENT["regions"][0], "along": [-2, -1], "windows": [2]}),
-        "$.regions[0].windows:",
-        "as many sizes as along has axes, 2",
-    ),
-    (
-        forged("regions", 0, value={**DOCUMENT["regions"][0], "along": None, "windows": [2]}),
-        "$.regions[0].windows:",
-        "as many sizes as along has axes, 0",
-    ),
     (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "one of 1, 2"),
-    (forged("regions", 0, "along", value=True), "$.regions[0].along:", "an integer or a text or a list or null"),
-    (forged("regions", 0, "along", value=[-1, "axis"]), "$.regions[0].along[1]:", "an integer"),
-    (forged("regions", 0, "segments", value=3), "$.regions[0].segments:", "a text"),
-    (forged("regions", 0, "indices", value=[0]), "$.regions[0].indices[0]:", "a text"),
+    (forged("regions", 0, "condition", value="minute"), "$.regions[0].condition: minute", "`set`, the name of a"),
     (forged("regions", 0, "op", value="?"), "$.regions[0].op:", "of the catalogue"),
     (
-        forged("regions", 0, value={**DOCUMENT["regions"][1], "op": "complex_cumprod"}),
-        "$.regions[0].op: 'complex_cumprod'",
+        forged("regions", 1, value={**DOCUMENT["regions"][0], "op": "complex_cumprod"}),
+        "$.regions[1].op: 'complex_cumprod'",
         "no region but that of 'cumprod', which holds for its complex form",
     ),
     (
-        forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
+        forged("regions", 0, value={"op": "*", "orders": [1]}),
         "$.regions[0]: every operation, always",
-        "a condition, attrs, ranks, producers, neighbours or error",
+        "a set, attrs, ranks, producers, neighbours or error",
     ),
     (forged("class", value="bug"), "$.class:", "one of convention, defect"),
     (forged("group", value="Two words"), "$.group:", "a text like"),
@@ -214,7 +198,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_a_region_may_hold_arguments_of_any_operation(tmp_path: Path) -> None:
-    region = {"op": "*", "condition": "empty", "orders": [2], "argument": 1, "producers": ["sin"]}
+    region = {"op": "*", "orders": [2], "set": "no element in argument 1", "producers": ["sin"]}
     (tmp_path / f"{DOCUMENT['name']}.json").write_text(forged("regions", value=[region]))
     defects = load(tmp_path)
     for op, arguments, order, producers, expected in (
@@ -297,8 +281,8 @@ def test_regions_are_narrow(subtests: pytest.Subtests) -> None:
 
 
 def test_a_region_may_ask_for_what_stands_right_before_or_comes_from_behind() -> None:
-    near, behind = Region("sin", "always", (1,), neighbours=("exp",)), Region("sin", "always", (2,), arriving="zero")
-    varying, lost = (Region("sin", "always", (2,), arriving=kind) for kind in ("varying", "varying zero"))
+    near, behind = Region("sin", (1,), neighbours=("exp",)), Region("sin", (2,), arriving="zero")
+    varying, lost = (Region("sin", (2,), arriving=kind) for kind in ("varying", "varying zero"))
     at, constant, moved = [np.ones(2)], Arrival(np.zeros(2), False), Arrival(np.zeros(2), True)
     assert near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("exp",)))
     assert not near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("mul",)))
@@ -330,14 +314,14 @@ def test_what_raises_since_nan_arrives_is_known_as_what_gives_it() -> None:
 
 
 def test_a_region_may_ask_for_what_is_raised_which_generation_does_not_know() -> None:
-    raising = Region("*", "always", (1,), producers=("exp",), error="'IndexedSlices' and 'float'")
+    raising = Region("*", (1,), producers=("exp",), error="'IndexedSlices' and 'float'")
     at, before = [np.ones(2)], Ancestry(("exp",), ("exp",))
     raised = "TypeError: unsupported operand type(s) for *: 'IndexedSlices' and 'float'"
     assert raising.contains("sin", {}, at, 1, before, error=raised)
     assert not raising.contains("sin", {}, at, 1, before, error="TypeError: another")
     assert not raising.contains("sin", {}, at, 1, error=raised)
     assert not raising.contains("sin", {}, at, 1, before)
-    assert not Region("sin", "always", (1,), error="another").everywhere
+    assert not Region("sin", (1,), error="another").everywhere
 
 
 def test_what_hands_gradients_on_is_passed_over() -> None:
@@ -348,32 +332,124 @@ def test_what_hands_gradients_on_is_passed_over() -> None:
     assert set(known_graphs.ancestry(sources, (3,)).producers) == {"mul", "identity", "exp"}
 
 
-def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
-    pooled = Region("max_pool3d", "largest twice", (1,), along=(-2, -1), windows=(2, 2))
-    assert pooled.contains("max_pool3d", {}, [np.array([[1.0, 2.0, 0.0], [2.0, 0.0, 0.0]])], 1)
-    assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0, 3.0], [2.0, 0.0, 1.0]])], 1)
-    assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0]])], 1)
-    assert pooled.contains("max_pool3d", {"padding": "SAME"}, [np.array([[1.0, 1.0]])], 1)
-    assert not pooled.contains("max_pool3d", {"padding": "SAME"}, [np.array([[1.0, 2.0, 3.0], [4.0, 3.0, 5.0]])], 1)
-    square = Region("tile", "always", (2,), ranks=(2,), sides=2)
-    assert square.contains("tile", {}, [np.ones((2, 3))], 2)
-    assert not square.contains("tile", {}, [np.ones((2, 1))], 2)
+def inside(op: str, name: str, *arguments: Any, **attributes: Any) -> bool:
+    """Whether arguments lie in the special set of an operation that has a name."""
+    region = Region(op, (1,), name)
+    return region.contains(op, attributes, [np.asarray(argument) for argument in arguments], 1)
 
 
-def test_the_largest_up_to_each_element_may_count() -> None:
-    for reverse, values, expected in (
-        (False, [-1e5, 1.0], True),
-        (False, [1.0, -1e5], False),
-        (True, [1.0, -1e5], True),
-        (True, [-1e5, 1.0], False),
-    ):
-        elements = "running largest from the last" if reverse else "running largest"
-        region = Region("cumulative_logsumexp", "large", (1,), along=-1, elements=elements)
-        assert region.contains("cumulative_logsumexp", {}, [np.array([values])], 1) is expected
+def of_planes(plane: Any) -> Any:
+    """A volume of two equal numbers of rows, the second plane of which is far below the first."""
+    return np.stack([plane, np.subtract(plane, 9.0)])[..., np.newaxis]
 
 
-def test_a_region_may_ask_what_an_image_is_around_the_pixels_that_a_box_s_edge_lies_on() -> None:
-    on_a_slope = Region("crop_and_resize", "monotone", (1,), argument=1, pixels=0)
+SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
+    ("cumprod", "zero factor", ([[1.0, 0.0]],), {}, True),
+    ("cumprod", "zero factor", ([[1.0, 0.0]],), {"exclusive": True}, False),
+    ("cumprod", "zero factor", ([[1.0, 0.0]],), {"exclusive": True, "reverse": True}, True),
+    ("cumprod_over_axis", "several factors", ([[1.0], [2.0]],), {"axis": 0}, True),
+    ("cumprod_over_axis", "several factors", ([[1.0], [2.0]],), {"axis": -1}, False),
+    ("complex_cumprod", "several factors, not real", ([1.0, 1j],), {"exclusive": False}, True),
+    ("complex_cumprod", "several factors, not real", ([1.0, 1j],), {"exclusive": True}, False),
+    ("reduce_prod", "one or two zeros among several", ([[0.0, 1.0, 2.0]],), {"axis": (0, 1)}, True),
+    ("reduce_prod", "one or two zeros among several", ([[0.0, 1.0, 2.0]],), {"axis": 0}, False),
+    ("reduce_prod", "one or two zeros among several", ([0.0, 0.0, 0.0],), {"axis": None}, False),
+    ("norm", "zero vector", (0.0,), {"axis": -1}, True),
+    ("norm", "zero vector", ([[0.0], [1.0]],), {"axis": 0}, False),
+    ("max_pool3d", "largest twice in a window", (of_planes([[1.0, 2.0, 0.0], [2.0, 0.0, 0.0]]),), {}, True),
+    ("max_pool3d", "largest twice in a window", (of_planes([[1.0, 1.0, 3.0], [2.0, 0.0, 1.0]]),), {}, False),
+    ("max_pool3d", "largest twice in a window", (of_planes([[1.0, 1.0]]),), {"padding": "VALID"}, False),
+    ("max_pool3d", "largest twice in a window", (of_planes([[1.0, 1.0]]),), {"padding": "SAME"}, True),
+    ("max_pool3d_unequal", "largest twice in a window", (of_planes([[1.0, 1.0]]),), {"ksize": (1, 1, 2)}, True),
+    ("tile", "several elements along each axis", (np.ones((2, 3)),), {}, True),
+    ("tile", "several elements along each axis", (np.ones((2, 1)),), {}, False),
+    ("cumulative_logsumexp", "running maximum of magnitude 1e4 or more", ([-1e5, 1.0],), {}, True),
+    ("cumulative_logsumexp", "running maximum of magnitude 1e4 or more", ([1.0, -1e5],), {}, False),
+    ("cumulative_logsumexp", "running maximum of magnitude 1e4 or more", ([1.0, -1e5],), {"reverse": True}, True),
+    ("cumulative_logsumexp", "running maximum of magnitude 1e4 or more", ([-1e5, 1.0],), {"reverse": True}, False),
+    ("keras_logaddexp", "equal arguments", ([1.0, 2.0], 2.0), {}, True),
+    ("keras_logaddexp", "equal arguments", ([1.0, 2.0], [2.0, 1.0]), {}, False),
+    ("keras_hypot", "equal magnitudes, not zero", ([2.0], [-2.0]), {}, True),
+    ("keras_hypot", "equal magnitudes, not zero", ([0.0], [0.0]), {}, False),
+    ("keras_hypot", "equal magnitudes, not zero", ([0.0, -2.0], [0.0, -2.0]), {}, True),
+    ("numpy_hypot", "both arguments zero", ([0.0, 1.0], [1.0, 0.0]), {}, False),
+    ("numpy_hypot", "both arguments zero", ([0.0, 3.0], 0.0), {}, True),
+    ("keras_prelu", "zero beside a positive slope", ([0.0, 1.0], [0.5, -1.0]), {}, True),
+    ("keras_prelu", "zero beside a positive slope", ([0.0, 1.0], [-1.0, 0.5]), {}, False),
+    ("pinv", "vanishing singular values", ([[1.0, 1.0], [1.0, 1.0], [2.0, 2.0]],), {}, True),
+    ("pinv", "vanishing singular values", ([[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]],), {}, False),
+    ("pinv", "vanishing singular values", ([1.0, 1.0],), {}, False),
+    ("pinv", "vanishing singular values", (np.ones((0, 2)),), {}, False),
+    ("pinv", "equal singular values", (np.eye(2),), {}, True),
+    ("pinv", "equal singular values", ([[1.0, 0.0], [0.0, 2.0]],), {}, False),
+    ("pinv", "close singular values", ([[1.0, 0.0], [0.0, 1.000001]],), {}, True),
+    ("pinv", "all entries up to 1e-2", ([[0.0, 1e-3]],), {}, True),
+    ("pinv", "all entries up to 1e-2", ([[0.0, 0.0]],), {}, False),
+    ("singular_values", "singular values far apart", ([[1.0, 0.0], [0.0, 1e-7], [0.0, 0.0]],), {}, True),
+    ("singular_values", "singular values far apart", ([[1.0, 0.0], [0.0, 1e-7]],), {}, False),
+    ("singular_vectors", "constant row or column", ([[1.0, 2.0], [1.0, 3.0]],), {}, True),
+    ("singular_vectors", "constant row or column", ([[1.0, 2.0], [2.0, 3.0]],), {}, False),
+    ("spectral_abscissa", "equal eigenvalues", ([[1.0, 1.0], [0.0, 1.0]],), {}, True),
+    ("segment_mean", "empty segment", ([1.0, 2.0],), {"ids": (0, 2)}, True),
+    ("segment_mean", "empty segment", ([1.0, 2.0],), {"ids": (0, 1)}, False),
+    ("complex_segment_prod", "several rows in a segment, not real", ([1.0, 1j],), {"ids": (0, 1)}, False),
+    ("complex_segment_prod", "several rows in a segment, not real", ([1.0, 1j],), {"ids": (0, 0)}, True),
+    ("dynamic_partition", "partitions of unequal size", ([1.0, 2.0],), {"partitions": (0, 1)}, False),
+    ("dynamic_partition", "partitions of unequal size", ([1.0] * 3,), {"partitions": (0, 1, 1)}, True),
+    ("keras_circle", "labels of one class", ([[0.5]] * 2,), {"labels": (1, 1)}, True),
+    ("keras_circle", "labels of one class", ([[0.5]] * 2,), {"labels": (1, 0)}, False),
+    ("per_image_standardization", "flat image in float32", (np.ones((2, 2, 1)) + 1e-9,), {}, True),
+    ("per_image_standardization", "flat image in float32", (np.arange(4.0).reshape(2, 2, 1),), {}, False),
+    (HARD_LABELS, "probability of the label rounds to 1", (40.0,), {"label": 1.0}, True),
+    (HARD_LABELS, "probability of the label rounds to 1", (40.0,), {"label": 0.0}, False),
+    ("keras_stft_spectrogram_of_angles", "four samples that cancel", ([[1.0], [2.0], [1.0], [-4.0]],), {}, True),
+    ("keras_stft_spectrogram_of_angles", "four samples that cancel", ([[1.0], [2.0], [3.0], [5.0]],), {}, False),
+    ("softplus_grad", "exp of argument 1 overflows in float32", ([0.0], [-89.0]), {}, True),
+    ("softplus_grad", "exp of argument 1 overflows in float32", ([100.0], [88.0]), {}, False),
+    ("softplus_grad", "exp of argument 1 overflows", ([0.0], [-710.0]), {}, True),
+    ("softplus_grad", "exp of argument 1 overflows", ([0.0], [700.0]), {}, False),
+    ("ctc_loss_dense", "exp overflows in float32", ([[1.0, -89.0]],), {}, True),
+    ("ctc_loss_dense", "exp overflows in float32", ([[1.0, 88.0]],), {}, False),
+    ("igamma", "magnitude over 5000", ([1.0, 5001.0], [1.0, 1.0]), {}, True),
+    ("igamma", "magnitude over 5000", ([1.0, 5000.0], [1.0, 1.0]), {}, False),
+    ("dawsn", "magnitude of 1e4 or more", ([-1e5],), {}, True),
+    ("dawsn", "magnitude of 1e4 or more", ([999.0],), {}, False),
+    ("eigenvalues", "all entries up to 1e-4", ([[1e-5, 0.0], [0.0, 0.0]],), {}, True),
+    ("eigenvalues", "all entries up to 1e-4", ([[1e-5, -1e-3], [0.0, 0.0]],), {}, False),
+    ("eigenvalues", "more than two rows and columns", (np.eye(3),), {}, True),
+    ("singular_values", "more than two rows and columns", (np.ones((2, 3)),), {}, False),
+    ("spectral_abscissa", "equal eigenvalues", ([[2.0, 0.0], [0.0, 3.0]],), {}, False),
+    ("segment_prod", "two zeros in a segment", ([[0.0, 1.0], [0.0, 0.0]],), {"ids": (0, 0)}, True),
+    ("segment_prod", "two zeros in a segment", ([0.0, 0.0, 0.0],), {"ids": (0, 0, 0)}, False),
+    ("reduce_std", "all elements equal", ([[2.0, 2.0]],), {"axis": -1}, True),
+    ("reduce_std", "all elements equal", ([[2.0, 2.0]],), {"axis": 0}, False),
+    ("reduce_std", "one element along axis", ([[2.0, 2.0]],), {"axis": 0}, True),
+    ("complex_reduce_prod", "more than two factors, not real", ([1j, 1.0, 2.0],), {"axis": -1}, True),
+    ("complex_reduce_prod", "more than two factors, not real", ([1j, 1.0],), {"axis": -1}, False),
+    ("circulant_2d_operator_measure", "more than two factors, not real", ([[1j, 1.0], [1.0, 2.0]],), {}, True),
+    ("complex_squared_difference", "unequal arguments", ([1j, 0.0], [1j, 1.0]), {}, True),
+    ("keras_cdist", "coinciding points", ([[1.0, 2.0], [3.0, 4.0]], [[3.0, 4.0]]), {}, True),
+    ("keras_cdist", "coinciding points", ([[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0]]), {}, False),
+    ("complex_tan", "exp of the imaginary part overflows", (1 + 800j,), {}, True),
+    ("complex_tan", "exp of the imaginary part overflows", (800 + 1j,), {}, False),
+]
+
+
+def test_special_sets_of_operations(subtests: pytest.Subtests) -> None:
+    for op, name, arguments, attributes, expected in SETS:
+        with subtests.test(f"{op}: {name} {arguments} {attributes}"):
+            assert inside(op, name, *arguments, **attributes) is expected
+
+
+def test_each_special_set_is_of_use() -> None:
+    """A record names each set that an operation declares; no two of one operation have one name."""
+    declared = [(op, one.name) for op, spec in CATALOGUE.items() for one in spec.special]
+    assert len(set(declared)) == len(declared)
+    used = {(region.op.removeprefix(COMPLEX), region.set_name) for one in load(COMMITTED) for region in one.regions}
+    assert {(op.removeprefix(COMPLEX), name) for op, name in declared} - used == set()
+
+
+def test_an_edge_of_a_box_on_a_pixel_counts_where_the_image_rises_or_falls() -> None:
     image = np.array([[1.0, 2.0, 4.0], [1.0, 2.0, 0.0]])[..., np.newaxis]
     for box, expected in (
         ([0.3, 0.5, 0.7, 0.2], True),
@@ -384,11 +460,11 @@ def test_a_region_may_ask_what_an_image_is_around_the_pixels_that_a_box_s_edge_l
         ([0.3, 0.0, 0.7, 0.2], True),  # on the first ones, before which there is nothing
         ([1.0, 0.6, 1.0, 0.7], True),  # beyond the last row there is nothing
     ):
-        assert on_a_slope.contains("crop_and_resize", {}, [image, np.array([box])], 1) is expected, box
+        assert inside("crop_and_resize", "edge of a box on a pixel of a slope", image, [box]) is expected, box
 
 
 def test_a_region_may_ask_for_arguments_that_are_different_values() -> None:
-    apart, graph = Region("mul", "always", (2,), apart=True), Graph((literal([1.0]),), (Node.of("exp", 0),))
+    apart, graph = Region("mul", (2,), apart=True), Graph((literal([1.0]),), (Node.of("exp", 0),))
     sources = known_graphs.sources_of(graph)
     for parents, expected in (((0, 1), True), ((1, 1), False), ((0, 0), False)):
         before = known_graphs.ancestry(sources, parents)
@@ -396,79 +472,20 @@ def test_a_region_may_ask_for_arguments_that_are_different_values() -> None:
     assert not apart.everywhere
 
 
-ABOUT_GROUPS, ABOUT_MATRICES = "A condition holds if it holds for one group:", "Seven conditions are about matrices"
-
-
-def conditions(beginning: str) -> list[tuple[str, Any, Any]]:
-    """The rows of a table in reports/README.md: a condition, what it holds for, and what not."""
-    readme = (COMMITTED.parent / "README.md").read_text(encoding="utf-8")
-    table = readme.split(beginning)[1].split("\n\n")[1]
-    rows = [re.findall("`([^`]*)`", row) for row in table.splitlines() if row.startswith("| `")]
-    return [(name, *([ast.literal_eval(group) for group in groups] + [None])[:2]) for name, *groups in rows]
-
-
-def test_the_readme_s_examples_of_every_condition(subtests: pytest.Subtests) -> None:
-    for condition, inside, outside in (*conditions(ABOUT_GROUPS), *conditions(ABOUT_MATRICES)):
-        with subtests.test(condition):
-            region = Region("sin", condition, (1,), along=(-2, -1) if condition in MATRIX_CONDITIONS else None)
-            assert region.contains("sin", {}, [np.array(inside)], 1)
-            assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
-
-
-def test_the_readme_has_all_conditions_and_files_use_them_or_findings_show_them() -> None:
-    used = {region.condition for defect in load(COMMITTED) for region in defect.regions}
-    assert [name for name, *_ in conditions(ABOUT_GROUPS)] == list(CONDITIONS)
-    assert [name for name, *_ in conditions(ABOUT_MATRICES)] == list(MATRIX_CONDITIONS)
-    assert used | set(SPECIAL) == {*CONDITIONS, *MATRIX_CONDITIONS}
-    groups = {name: np.array(group) for name, group, _ in conditions(ABOUT_GROUPS)}
-    assert {name for name, group in groups.items() if special([group]) == (name, 0)} == set(SPECIAL)
-
-
-def test_groups_lie_along_one_axis_or_several() -> None:
-    array = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
-    for along, expected in ((0, True), (1, False), (2, False), ((0, 2), True), (None, True)):
-        region = Region("reduce_prod", "2 zeros", (2,), along="axis")
-        assert region.contains("reduce_prod", {"axis": along}, [array], 2) is expected
-
-
-@pytest.mark.parametrize(("one", "other", "expected"), [([1.0, 2.0], 2.0, True), ([1.0, 2.0], [2.0, 1.0], False)])
-def test_a_condition_may_be_about_a_difference_or_a_sum(one: Any, other: Any, expected: bool) -> None:
-    equal = Region("keras_hypot", "zero", (1,), minus=1)
-    opposite = Region("keras_hypot", "zero", (1,), plus=1)
-    assert equal.contains("keras_hypot", {}, [np.array(one), np.array(other)], 1) is expected
-    assert opposite.contains("keras_hypot", {}, [np.array(one), -np.array(other)], 1) is expected
-    assert not equal.contains("keras_hypot", {}, [np.array(one)], 1)
-
-
-def test_a_matrix_is_looked_at_in_its_own_shape() -> None:
-    region = Region("pinv", "vanishing singular values", (2,), along=(-2, -1))
-    two_by_three = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]])
-    assert region.contains("pinv", {}, [two_by_three.reshape(3, 2)], 2)
-    assert not region.contains("pinv", {}, [two_by_three], 2)
-    assert not region.contains("pinv", {}, [two_by_three[0]], 2)
-    assert not region.contains("pinv", {}, [two_by_three[:0]], 2)
-    with pytest.raises(DocumentError, match="along"):
-        Region("pinv", "vanishing singular values", (2,))
-
-
-def test_only_elements_may_count_beside_which_another_argument_is_positive_zero_or_not_zero() -> None:
-    prelu = Region("keras_prelu", "zero", (1,), where={"1": "positive"})
-    for x, alpha, expected in (([0.0, 1.0], [0.5, -1.0], True), ([0.0, 1.0], [-1.0, 0.5], False), ([0.0], 0.5, True)):
-        assert prelu.contains("keras_prelu", {}, [np.array(x), np.array(alpha)], 1) is expected
-    assert not prelu.contains("keras_prelu", {}, [np.array([0.0])], 1)
-    hypot = Region("keras_hypot", "zero", (1,), minus=1, where={"0": "not zero"})
-    for same, expected in (([2.0], True), ([0.0], False), ([0.0, -2.0], True)):
-        assert hypot.contains("keras_hypot", {}, [np.array(same), np.array(same)], 1) is expected
-    both = Region("numpy_hypot", "zero", (1,), where={"1": "zero"})
-    for one, other, expected in (
-        ([0.0, 1.0], [0.0, 0.0], True),
-        ([0.0, 1.0], [1.0, 0.0], False),
-        ([0.0, 3.0], 0.0, True),
-    ):
-        assert both.contains("numpy_hypot", {}, [np.array(one), np.array(other)], 1) is expected
-    for wrong in ({"where": {"1": "large"}}, {"where": {"x": "positive"}}, {"where": {"1": "positive"}, "along": 0}):
-        with pytest.raises(DocumentError, match=r"where|along"):
-            Region("keras_prelu", "zero", (1,), **wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("value", "outside", "name"),
+    [
+        ([], [2.0], "no element in argument 0"),
+        ([0.0, 2.0], [2.0], "zero in argument 0"),
+        ([2.0, 2.0], [2.0, 3.0], "tie in argument 0"),
+        ([1.0, 2.0], [2.0, 3.0], "one in argument 0"),
+        ([2.0], [2.0, 3.0], "a single element in argument 0"),
+    ],
+)
+def test_the_sets_that_every_operation_has_describe_findings(value: Any, outside: Any, name: str) -> None:
+    assert describe([np.array(value)]) == name
+    assert inside("sin", name, value)
+    assert not inside("sin", name, outside)
 
 
 def found_at(point: list[float]) -> GraphFinding:
@@ -493,7 +510,7 @@ def test_match(cumprod: Defect) -> None:
 
 
 def test_what_is_raised_may_be_what_is_known_whatever_raises_it(cumprod: Defect) -> None:
-    raising = Region("*", "always", (1, 2), error="'IndexedSlices' and 'float'")
+    raising = Region("*", (1, 2), error="'IndexedSlices' and 'float'")
     signature = structs.replace(cumprod.signature, operation="sin", kind=Kind.RAISES)
     defect = structs.replace(cumprod, signature=signature, regions=(raising,))
     found = found_at([2.0, 3.0])
@@ -510,7 +527,7 @@ def test_what_is_raised_may_be_what_is_known_whatever_raises_it(cumprod: Defect)
 @pytest.mark.parametrize(("producer", "known_as"), [("square", True), ("cumprod", True), ("exp", False)])
 def test_what_is_raised_behind_the_culprit_may_be_what_is_known(cumprod: Defect, producer: str, known_as: bool) -> None:
     """The operation that makes a gradient raise comes before the operation that is blamed, or is it."""
-    raising = Region("*", "always", (1,), producers=(producer,), error="not subscriptable")
+    raising = Region("*", (1,), producers=(producer,), error="not subscriptable")
     signature = structs.replace(cumprod.signature, operation="sin", kind=Kind.RAISES)
     defect = structs.replace(cumprod, signature=signature, regions=(raising,))
     graph = Graph((literal([2.0, 3.0]),), (Node.of("cumprod", 0, **FORWARD), Node.of("square", 1)))
@@ -528,22 +545,22 @@ def test_identity_and_values_decide_and_no_description(cumprod: Defect) -> None:
 
 def test_a_region_of_an_operation_holds_for_its_complex_form_and_not_the_other_way_round() -> None:
     at = [np.ones(2)]
-    real, plane = (Region(op, "always", (1,)) for op in ("gather", "complex_gather"))
+    real, plane = (Region(op, (1,)) for op in ("gather", "complex_gather"))
     assert real.contains("gather", {}, at, 1)
     assert real.contains("complex_gather", {}, at, 1)
     assert plane.contains("complex_gather", {}, at, 1)
     assert not plane.contains("gather", {}, at, 1)
     assert not real.contains("complex_scatter_nd", {}, at, 1)
     for before in ({"producers": ("gather",)}, {"neighbours": ("gather",)}):
-        behind = Region("exp", "always", (1,), **before)  # type: ignore[arg-type]
+        behind = Region("exp", (1,), **before)  # type: ignore[arg-type]
         for op, expected in (("gather", True), ("complex_gather", True), ("complex_scatter_nd", False)):
             assert behind.contains("exp", {}, at, 1, Ancestry((op,), (op,))) is expected
 
 
 def test_what_leaves_an_operation_no_use_leaves_its_complex_form_none(cumprod: Defect) -> None:
-    everything = structs.replace(cumprod, regions=(Region("cumprod", "always", (1,)),))
-    only = structs.replace(cumprod, regions=(Region("complex_cumprod", "always", (1,)),))
-    mostly = structs.replace(cumprod, regions=(Region("cumprod", "always", (1,), drawn=True),))
+    everything = structs.replace(cumprod, regions=(Region("cumprod", (1,)),))
+    only = structs.replace(cumprod, regions=(Region("complex_cumprod", (1,)),))
+    mostly = structs.replace(cumprod, regions=(Region("cumprod", (1,), drawn=True),))
     for defect, op, order, expected in (
         (everything, "cumprod", 1, True),
         (everything, "complex_cumprod", 1, True),
