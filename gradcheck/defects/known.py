@@ -12,7 +12,7 @@ from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.causes import KnownCause, KnownDocument, check_each, records_of, text_of
 from gradcheck.defects.earlier_regions import in_this_form
-from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
+from gradcheck.defects.records import Defect, Known, Signature, TapeDefect, wrong_derivatives
 from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 
@@ -73,7 +73,7 @@ def file_of(folder: Path, name: str) -> Path | None:
 
 def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
     """The wrong derivatives among the `records` of a folder."""
-    return tuple(one for one in records(folder, check) if isinstance(one, Defect))
+    return wrong_derivatives(records(folder, check))
 
 
 def tape_defects(folder: Path | str | None = None) -> tuple[TapeDefect, ...]:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from gradcheck.autodiff.errors import numerics_checked
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects import known
-from gradcheck.defects.records import Defect, Known, TapeDefect
+from gradcheck.defects.records import Defect, Known
 from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 from gradcheck.graph import Graph, Input, Node
@@ -80,9 +80,10 @@ def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
 
 def check(record: Known) -> None:
     """Raises DocumentError for what only the catalogue can tell: unknown operations, attributes and arguments."""
-    if isinstance(record, TapeDefect):
-        program_forms.checked(record.program, "$.program")
-        return
+    record.by_kind(_check_defect, lambda tape: program_forms.checked(tape.program, "$.program"))
+
+
+def _check_defect(record: Defect) -> None:
     check_operation(record.signature.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")
     for i, region in enumerate(record.regions):

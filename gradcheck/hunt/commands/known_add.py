@@ -18,7 +18,7 @@ import numpy as np
 from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
-from gradcheck.defects.records import NAME, Defect, Known, Releases
+from gradcheck.defects.records import NAME, Defect, Known, Releases, wrong_derivatives
 from gradcheck.defects.region import Region, narrowest
 from gradcheck.documents import DocumentError
 from gradcheck.graph import literal
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     name = _usual_name(found) if options.name is None else options.name
     given, records = _numbers(options.right), cli.known_records(folder)
     path, others = _file(folder, name, options.cause)
-    here = [one for one in records if isinstance(one, Defect) and one.covers(release)]
+    here = [one for one in wrong_derivatives(records) if one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
     made = _drafted(found, name, path.stem, given, options)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         f"left out of generation: {_in_words(made.regions[0])}",
         f"right: {data['right']}",
         f"given: {data['given'] or 'nothing'}",
-        f"kernels: {', '.join(sorted({form.kernel for form in made.kernels})) or 'none by itself'}",
+        f"kernels: {', '.join(made.kernel_names) or 'none by itself'}",
     )
     step = f"python -m gradcheck known check {name}{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
