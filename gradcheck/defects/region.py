@@ -113,16 +113,8 @@ class Region(Document, frozen=True, omit_defaults=True):
     @property
     def everywhere(self) -> bool:
         """Whether every use of the operation lies in the region, at its orders."""
-        return not (
-            self.set_name
-            or self.attrs
-            or self.ranks
-            or self.producers
-            or self.neighbours
-            or self.apart
-            or self.arriving
-            or self.error
-        )
+        limits = (self.set_name, self.attrs, self.ranks, self.producers, self.neighbours, self.apart)
+        return not any((*limits, self.arriving, self.error))
 
     @property
     def excluding(self) -> bool:
