@@ -6,7 +6,7 @@ import json
 import math
 import numbers
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -125,13 +125,13 @@ def convert(data: Any, kind: type[T]) -> T:
     return made
 
 
-def read(path: Path, kind: type[T], what: str) -> T:
-    """Read the document in a file.
+def read(path: Path, kind: type[T], what: str, form: Callable[[Any], Any] = lambda data: data) -> T:
+    """Read the document in a file; `form` gives what was parsed the form of today.
 
     Raises ValueError, naming the file, for anything but `what`, and OSError if the file cannot be read.
     """
     try:
-        return convert(parse(files.read(path, MAX_TEXT)), kind)
+        return convert(form(parse(files.read(path, MAX_TEXT))), kind)
     except (DocumentError, files.FileRefusedError) as error:
         raise ValueError(f"{path}: not {what}: {str(error).removeprefix(f'{path}: ')}") from None
 

@@ -224,7 +224,7 @@ def _inside(
     if region.op not in names(op) or not region.concerns(order) or (region.apart and apart is False):
         return False
     wanted = {name: value for name, value in region.attrs.items() if name in attrs}
-    anywhere = Region(region.op, "always", region.orders, wanted)
+    anywhere = Region(region.op, region.orders, attrs=wanted)
     if not anywhere.contains(op, attrs, [UNKNOWN], order):
         return False
     bare = structs.replace(region, producers=(), neighbours=(), apart=False, arriving="", error="")

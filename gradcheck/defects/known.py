@@ -11,7 +11,8 @@ from typing import Any
 from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.causes import KnownCause, KnownDocument, check_each, records_of, text_of
-from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
+from gradcheck.defects.earlier_regions import in_this_form
+from gradcheck.defects.records import Defect, Known, Signature, TapeDefect, wrong_derivatives
 from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 
@@ -72,7 +73,7 @@ def file_of(folder: Path, name: str) -> Path | None:
 
 def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
     """The wrong derivatives among the `records` of a folder."""
-    return tuple(one for one in records(folder, check) if isinstance(one, Defect))
+    return wrong_derivatives(records(folder, check))
 
 
 def tape_defects(folder: Path | str | None = None) -> tuple[TapeDefect, ...]:
@@ -125,7 +126,7 @@ def _read(path: Path, check: Check | None) -> tuple[str, tuple[Known, ...]]:
 @lru_cache(maxsize=1024)
 def _of_text(text: str) -> tuple[KnownDocument, tuple[Known, ...]]:
     """The document of a file's text and its records, cached: a process reads hundreds of files again and again."""
-    document: KnownDocument = documents.convert(documents.parse(text), KnownDocument)  # type: ignore[arg-type]  # a union is no type
+    document: KnownDocument = documents.convert(in_this_form(documents.parse(text)), KnownDocument)  # type: ignore[arg-type]  # a union is no type
     return document, records_of(document)
 
 

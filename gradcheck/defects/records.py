@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import Meta, field
 
@@ -16,6 +17,7 @@ from gradcheck.defects.tape_program import Derive, Program
 from gradcheck.documents import Count, Description, Document, DocumentError, Order, Real, Text, matching
 from gradcheck.result import Kind
 
+T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9_-]{1,80}")
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = r"https://[\w.\/#?=&%-]+"
@@ -138,6 +140,8 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     regions: Annotated[tuple[Region, ...], Meta(max_length=64)]
     remedy: Text | None = None
     kernels: Annotated[tuple[KernelForm, ...], Meta(max_length=64)] = ()
+    listed: ClassVar[str] = "defects"
+    replayed_by: ClassVar[str] = "test_known.py"
 
     def __post_init__(self) -> None:
         for name, parts in (("right", self.right), ("given", self.given)):
@@ -171,6 +175,26 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
         return self.signature.taken != PLAIN, self.severity, self.name
 
     @property
+    def about(self) -> dict[str, Any]:
+        """The derivative that is wrong, and what is special about the example, by the names of the fields."""
+        same = self.signature
+        return {"operation": same.operation, "order": same.order, "kind": same.kind, "description": self.description}
+
+    @property
+    def taken(self) -> str:
+        """How the derivative is taken, in words."""
+        return str(self.signature.taken)
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """The kernels of TensorFlow that are wrong by themselves."""
+        return sorted({form.kernel for form in self.kernels})
+
+    def by_kind(self, of_defect: Callable[[Defect], T], of_tape_defect: Callable[[TapeDefect], T]) -> T:
+        """The result of the first function for the record."""
+        return of_defect(self)
+
+    @property
     def wrong(self) -> DerivativeValues:
         """`given` as floats, with numbers for those that JSON lacks, such as NaN."""
         return tuple(None if part is None else tuple(map(float, part)) for part in self.given)
@@ -187,6 +211,10 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
     derivative: Text
     documented: ProgramOutcome
     given: ProgramOutcome
+    listed: ClassVar[str] = "tape_defects"
+    replayed_by: ClassVar[str] = "test_known_tape_defects.py"
+    remedy: ClassVar[None] = None
+    taken: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         derives = (one for one in self.program.statements() if isinstance(one, Derive))
@@ -215,6 +243,20 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
         return False, self.severity, self.name
 
     @property
+    def about(self) -> dict[str, Any]:
+        """What should come out, and what does, by the names of the fields."""
+        return {"documented": self.documented, "given": self.given}
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """No kernel is wrong by itself."""
+        return []
+
+    def by_kind(self, of_defect: Callable[[Defect], T], of_tape_defect: Callable[[TapeDefect], T]) -> T:
+        """The result of the second function for the record."""
+        return of_tape_defect(self)
+
+    @property
     def kind(self) -> str:
         """The outcome and the documented one, in a few words."""
         given, documented = (one if isinstance(one, str) else "a value" for one in (self.given, self.documented))
@@ -222,7 +264,16 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
 
 Known = Defect | TapeDefect
-"""The records of known defects."""
+"""The records of known defects.
+
+Beside its fields each has the `kind` and `severity` of what is wrong, its `rank` among records, the name `listed` of
+the list that it stands in, the test that it is `replayed_by`, and `by_kind`, which calls the function for its kind.
+"""
+
+
+def wrong_derivatives(records: Iterable[Known]) -> tuple[Defect, ...]:
+    """The wrong derivatives among some records."""
+    return tuple(one for one in records if isinstance(one, Defect))
 
 
 def check_mode(path: str, mode: str) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.conditions import describe
 from gradcheck.graph import Graph, Node, alone, coordinates_of, literal, split_coordinates
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.environment import current
@@ -30,6 +29,7 @@ from gradcheck.hunt.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.special_sets import describe
 from gradcheck.result import Kind, Verdict
 from gradcheck.typing import Array
 

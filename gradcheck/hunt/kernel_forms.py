@@ -249,8 +249,8 @@ def _is_setting(sample: KernelSample, key: str, name: str) -> bool:
 
 
 def _minds_shape(region: Region) -> bool:
-    """Whether a region depends on the shape in which the elements come, the last dimension being kept."""
-    return bool(region.ranks or region.sides or region.windows or region.segments) or region.along not in (None, -1)
+    """Whether a region depends on the shape in which the elements come, as a special set of the operation may."""
+    return bool(region.ranks) or region.special in CATALOGUE[region.op].special
 
 
 def _alike(one: Array, other: Array) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from gradcheck.autodiff.errors import numerics_checked
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects import known
-from gradcheck.defects.records import Defect, Known, TapeDefect
+from gradcheck.defects.records import Defect, Known
 from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 from gradcheck.graph import Graph, Input, Node
@@ -80,9 +80,10 @@ def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
 
 def check(record: Known) -> None:
     """Raises DocumentError for what only the catalogue can tell: unknown operations, attributes and arguments."""
-    if isinstance(record, TapeDefect):
-        program_forms.checked(record.program, "$.program")
-        return
+    record.by_kind(_check_defect, lambda tape: program_forms.checked(tape.program, "$.program"))
+
+
+def _check_defect(record: Defect) -> None:
     check_operation(record.signature.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")
     for i, region in enumerate(record.regions):
@@ -93,7 +94,7 @@ def check(record: Known) -> None:
             for name in getattr(region, field):
                 check_operation(name, f"{place}.{field}")
         real = region.op.removeprefix(COMPLEX)
-        if real != region.op and replace(region, op=real) in record.regions:
+        if real != region.op and {**asdict(region), "op": real} in map(asdict, record.regions):
             expected = f"no region but that of {real!r}, which holds for its complex form"
             raise DocumentError(f"{place}.op", region.op, expected)
         _check_names(region, place)
@@ -104,16 +105,12 @@ def _check_names(region: Region, place: str) -> None:
     own = CATALOGUE if region.op == ANY else {region.op, COMPLEX + region.op} & CATALOGUE.keys()
     specs = [CATALOGUE[name] for name in own]
     last = max(spec.arity for spec in specs) - 1
-    if max(region.read) > last:
-        field = "argument" if region.argument > last else "minus, plus, pixels or where"
-        raise DocumentError(f"{place}.{field}", max(region.read), f"an integer from 0 to {last}")
+    if max(region.deciding, default=0) > last:
+        raise DocumentError(f"{place}.set", region.set_name, f"a set of arguments from 0 to {last}")
     there = {name for spec in specs for name in attribute_names(spec.source)}
-    if unknown := sorted(region.asked - there):
+    if unknown := sorted(region.attrs.keys() - there):
         expected = f"an attribute of {region.op}: {', '.join(sorted(there)) or 'it has none'}"
-        raise DocumentError(f"{place} (attrs, along, segments, indices)", unknown[0], expected)
-    axes = 0 if region.along is None else len(region.along) if isinstance(region.along, tuple) else 1
-    if region.windows and not isinstance(region.along, str) and len(region.windows) != axes:
-        raise DocumentError(f"{place}.windows", region.windows, f"as many sizes as along has axes, {axes}")
+        raise DocumentError(f"{place}.attrs", unknown[0], expected)
 
 
 def example_of(defect: Defect) -> Example:

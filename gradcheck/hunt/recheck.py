@@ -124,7 +124,7 @@ def of_report(found: GraphFinding) -> Recheck:
 
 def of_known(record: Known) -> Recheck:
     """Whether TensorFlow still does what a record of reports/known says; nothing is raised."""
-    return of_tape_defect(record) if isinstance(record, TapeDefect) else of_defect(record)
+    return record.by_kind(of_defect, of_tape_defect)
 
 
 @guarded

@@ -26,6 +26,7 @@ from gradcheck.operations.shapes import (
     vector,
 )
 from gradcheck.operations.spec import Formula, Indices, Shapes, unary
+from gradcheck.operations.special_sets import ONE_ELEMENT, SEVERAL_ALONG_EACH, SEVERAL_ELEMENTS
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (1, 3), (2, 1, 2))
 ENDS = (0, -1)
@@ -216,6 +217,7 @@ ARRAYS = (
         lambda x, *, multiples: tf.tile(x, multiples),
         "Tile",
         multiples=lambda shape: [(2,) * len(shape), (*[1] * (len(shape) - 1), 3)],
+        special=(SEVERAL_ALONG_EACH,),
     ),
     _unary(
         "tile_gathered",
@@ -224,6 +226,7 @@ ARRAYS = (
         batched=lambda x, *, multiples, rows: tf.gather(tf.tile(x, (1, *multiples)), rows, axis=1),
         multiples=lambda shape: [(2,) * len(shape), (3, *[1] * (len(shape) - 1))],
         rows=lambda shape: Indices(3, below=2 * shape[0]),
+        special=(SEVERAL_ALONG_EACH,),
     ),
     _unary(
         "broadcast_to",
@@ -437,7 +440,7 @@ DIAGONALS = (
         DIAGONALS_IN,
         k=(1, -1, 0),
     ),
-    _of_bands("legacy_matrix_diag_band", DIAGONALS_IN),
+    _of_bands("legacy_matrix_diag_band", DIAGONALS_IN, special=(ONE_ELEMENT, SEVERAL_ELEMENTS)),
     _of_matrix("legacy_matrix_diag_part_band", DIAGONALS_OF, when=lambda shape: shape[-2] < shape[-1], k=_bands),
     _of_matrix("legacy_matrix_diag_part_band_tall", DIAGONALS_OF, when=lambda shape: shape[-2] >= shape[-1], k=_bands),
     _of_matrix(
@@ -473,6 +476,10 @@ DIAGONALS = (
         k=((0, 0),),
     ),
     _of_bands(
-        "matrix_diag_band", lambda x, *, k, align: tf.linalg.diag(x, k=k, align=align), "MatrixDiagV3", align=ALIGNMENTS
+        "matrix_diag_band",
+        lambda x, *, k, align: tf.linalg.diag(x, k=k, align=align),
+        "MatrixDiagV3",
+        align=ALIGNMENTS,
+        special=(ONE_ELEMENT,),
     ),
 )

@@ -31,7 +31,8 @@ from gradcheck.operations import (
     sparse,
     tensorflow_1,
 )
-from gradcheck.operations.spec import OpSpec
+from gradcheck.operations.spec import OpSpec, SpecialSet
+from gradcheck.operations.special_sets import of_argument
 
 GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
@@ -84,3 +85,9 @@ def by_name(groups: Iterable[Iterable[OpSpec]]) -> dict[str, OpSpec]:
 
 
 CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
+
+
+def special_set(op: str, name: str) -> SpecialSet | None:
+    """The set of an operation's arguments with this name, its own or one that every operation has; None without one."""
+    own = CATALOGUE[op].special if op in CATALOGUE else ()
+    return next((one for one in own if one.name == name), of_argument(name))

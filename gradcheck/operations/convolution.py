@@ -27,6 +27,7 @@ from gradcheck.operations.pooling import (
 )
 from gradcheck.operations.shapes import at_least
 from gradcheck.operations.spec import Shapes
+from gradcheck.operations.special_sets import NARROW_FILTER
 from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
@@ -243,6 +244,7 @@ CONVOLUTIONS = (
         stride=((1, 1, 1), (2, 2, 2), (2, 1, 1), (1, 2, 3)),
         padding=PADDINGS,
         count=COUNTS,
+        special=(NARROW_FILTER,),
     ),
     on_images(
         "dilation2d",

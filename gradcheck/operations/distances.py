@@ -73,15 +73,15 @@ def between(x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
 
 def norms(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
     """No vector along the axes of the first argument is to vanish."""
-    return np.asarray(np.linalg.norm(_groups(x, axis), axis=-1))
+    return np.asarray(np.linalg.norm(groups(x, axis), axis=-1))
 
 
 def ties(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
     """No two elements along the axes of the first argument are to be equal; those axes come last, as one."""
-    return np.diff(np.sort(_groups(x, axis), axis=-1), axis=-1)
+    return np.diff(np.sort(groups(x, axis), axis=-1), axis=-1)
 
 
-def _groups(x: Array, axis: Axes) -> Array:
+def groups(x: Array, axis: Axes) -> Array:
     """The elements that are reduced together, flattened into the last axis."""
     reduced = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     last = np.moveaxis(x, reduced, range(-len(reduced), 0))
@@ -108,8 +108,8 @@ def ties_within(pick: Distances) -> Distances:
     """The distance `pick`, taken within each segment of the first dimension that the attribute `ids` names."""
 
     def distances(x: Array, *_: Array, ids: Sequence[int], **_attributes: Any) -> Array:
-        groups = [x[np.equal(ids, segment)] for segment in sorted(set(ids)) if segment >= 0]
-        return np.concatenate([pick(group, axis=0).ravel() for group in groups])
+        segments = [x[np.equal(ids, segment)] for segment in sorted(set(ids)) if segment >= 0]
+        return np.concatenate([pick(segment, axis=0).ravel() for segment in segments])
 
     return distances
 

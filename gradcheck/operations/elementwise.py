@@ -11,6 +11,7 @@ from gradcheck.operations.distances import at, at_integers, at_zero, between, fr
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, axes, broadcasting, ranked
 from gradcheck.operations.spec import BOOL, NONNEGATIVE, POSITIVE, REALS, Formula, Interval
+from gradcheck.operations.special_sets import LARGE, OVER_5000, SECOND_FLOAT32_OVERFLOW, SECOND_OVERFLOW, UNEQUAL_PAIR
 from gradcheck.typing import Array
 
 _math = partial(operation, "math")
@@ -132,7 +133,12 @@ BINARY = (
     _binary("divide", lambda x, y: x / y, "RealDiv", singular=second_at_zero),
     _binary("maximum", lambda x, y: tf.maximum(x, y), "Maximum", kinks=between),
     _binary("minimum", lambda x, y: tf.minimum(x, y), "Minimum", kinks=between),
-    _binary("squared_difference", lambda x, y: tf.math.squared_difference(x, y), "SquaredDifference"),
+    _binary(
+        "squared_difference",
+        lambda x, y: tf.math.squared_difference(x, y),
+        "SquaredDifference",
+        special=(UNEQUAL_PAIR,),
+    ),
     _binary("pow", lambda x, y: tf.pow(x, y), "Pow", POSITIVE, REALS),
     _binary("atan2", lambda x, y: tf.atan2(x, y), "Atan2", singular=_from_negative_axis),
     _binary("xlogy", lambda x, y: tf.math.xlogy(x, y), "Xlogy", REALS, POSITIVE),
@@ -200,6 +206,7 @@ ACTIVATIONS = (
         "softplus_grad",
         lambda x, y: tf.raw_ops.SoftplusGrad(gradients=x, features=y),
         others=lambda shape: [(shape,)],
+        special=(SECOND_FLOAT32_OVERFLOW, SECOND_OVERFLOW),
     ),
 )
 
@@ -213,15 +220,17 @@ SPECIAL = (
     _of_gamma("digamma", lambda x: tf.math.digamma(x), "Digamma", BELOW_ZERO, singular=_from_poles_of_gamma),
     _math("erfinv", lambda x: tf.math.erfinv(x), "Erfinv", UNIT),
     _math("ndtri", lambda x: tf.math.ndtri(x), "Ndtri", Interval(0.0, 1.0)),
-    _math("dawsn", lambda x: tf.math.special.dawsn(x), "Dawsn"),
+    _math("dawsn", lambda x: tf.math.special.dawsn(x), "Dawsn", special=(LARGE,)),
     _math("expint", lambda x: tf.math.special.expint(x), "Expint", POSITIVE),
     _math("spence", lambda x: tf.math.special.spence(x), "Spence", POSITIVE),
     _math("fresnel_cos", lambda x: tf.math.special.fresnel_cos(x), "FresnelCos"),
     _math("fresnel_sin", lambda x: tf.math.special.fresnel_sin(x), "FresnelSin"),
     _math("bessel_i0", lambda x: tf.math.special.bessel_i0(x), "BesselI0"),
-    _math("bessel_i0e", lambda x: tf.math.special.bessel_i0e(x), "BesselI0e", kinks=at_zero),
+    _math("bessel_i0e", lambda x: tf.math.special.bessel_i0e(x), "BesselI0e", kinks=at_zero, special=(LARGE,)),
     _math("bessel_i1", lambda x: tf.math.special.bessel_i1(x), "BesselI1"),
-    _math("bessel_i1e", lambda x: tf.math.special.bessel_i1e(x), "BesselI1e", curvature_jumps=at_zero),
+    _math(
+        "bessel_i1e", lambda x: tf.math.special.bessel_i1e(x), "BesselI1e", curvature_jumps=at_zero, special=(LARGE,)
+    ),
     _math("bessel_j0", lambda x: tf.math.special.bessel_j0(x), "BesselJ0"),
     _math("bessel_j1", lambda x: tf.math.special.bessel_j1(x), "BesselJ1"),
     _math("bessel_k0", lambda x: tf.math.special.bessel_k0(x), "BesselK0", POSITIVE),
@@ -230,8 +239,8 @@ SPECIAL = (
     _math("bessel_k1e", lambda x: tf.math.special.bessel_k1e(x), "BesselK1e", POSITIVE),
     _math("bessel_y0", lambda x: tf.math.special.bessel_y0(x), "BesselY0", POSITIVE),
     _math("bessel_y1", lambda x: tf.math.special.bessel_y1(x), "BesselY1", POSITIVE),
-    _pair("igamma", lambda x, y: tf.math.igamma(x, y), "Igamma", POSITIVE),
-    _pair("igammac", lambda x, y: tf.math.igammac(x, y), "Igammac", POSITIVE),
+    _pair("igamma", lambda x, y: tf.math.igamma(x, y), "Igamma", POSITIVE, special=(OVER_5000,)),
+    _pair("igammac", lambda x, y: tf.math.igammac(x, y), "Igammac", POSITIVE, special=(OVER_5000,)),
     _math("igamma_of_x", lambda x, *, a: tf.math.igamma(np.float64(a), x), "Igamma", POSITIVE, a=PARAMETERS),
     _math("igammac_of_x", lambda x, *, a: tf.math.igammac(np.float64(a), x), "Igammac", POSITIVE, a=PARAMETERS),
     _math(

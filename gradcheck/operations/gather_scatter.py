@@ -13,6 +13,14 @@ from gradcheck.operations.distances import at_zero, ties, ties_of_largest, ties_
 from gradcheck.operations.language import along_axis, operation, points_last, tf, traced
 from gradcheck.operations.shapes import alike, axes, broadcasting, nonempty_matrix, vector
 from gradcheck.operations.spec import POSITIVE, Distances, Formula, Indices, Interval, OpSpec, Shapes
+from gradcheck.operations.special_sets import (
+    EMPTY_SEGMENT,
+    LONG_SEGMENT,
+    LONG_SEGMENT_NOT_REAL,
+    OVERWRITTEN_INDEX,
+    TWO_ZEROS_IN_SEGMENT,
+    UNEQUAL_PARTITIONS,
+)
 from gradcheck.typing import Array
 
 _rows = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2), (3, 2)))
@@ -212,6 +220,7 @@ GATHERING = (
         when=lambda shape: shape[0] > 1,
         partitions=lambda shape: dict.fromkeys([_alternating(shape), (*[0] * (shape[0] - 1), 1)]),
         which=(0, 1),
+        special=(UNEQUAL_PARTITIONS,),
     ),
     _moved(
         "dynamic_stitch",
@@ -220,6 +229,7 @@ GATHERING = (
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
         second=lambda shape, _: dict.fromkeys(_consecutive(shape, start) for start in (shape[0], shape[0] - 1, 0)),
+        special=(OVERWRITTEN_INDEX,),
     ),
     # The gradient of the gather arrives as IndexedSlices.
     _moved(
@@ -286,16 +296,38 @@ SEGMENTS = (
     _of_places("sum", lambda x, ids, count: tf.math.unsorted_segment_sum(x, ids, count), "UnsortedSegmentSum"),
     _of_places("prod", lambda x, ids, count: tf.math.unsorted_segment_prod(x, ids, count), "UnsortedSegmentProd"),
     _segments("segment_sum", lambda x, *, ids: tf.math.segment_sum(x, ids), "SegmentSum"),
-    _segments("segment_mean", lambda x, *, ids: tf.math.segment_mean(x, ids), "SegmentMean"),
-    _segments("segment_prod", lambda x, *, ids: tf.math.segment_prod(x, ids), "SegmentProd"),
-    _segments("segment_max", lambda x, *, ids: tf.math.segment_max(x, ids), "SegmentMax", kinks=LARGEST),
-    _segments("segment_min", lambda x, *, ids: tf.math.segment_min(x, ids), "SegmentMin", kinks=SMALLEST),
+    _segments("segment_mean", lambda x, *, ids: tf.math.segment_mean(x, ids), "SegmentMean", special=(EMPTY_SEGMENT,)),
+    _segments(
+        "segment_prod",
+        lambda x, *, ids: tf.math.segment_prod(x, ids),
+        "SegmentProd",
+        special=(TWO_ZEROS_IN_SEGMENT, LONG_SEGMENT, LONG_SEGMENT_NOT_REAL),
+    ),
+    _segments(
+        "segment_max",
+        lambda x, *, ids: tf.math.segment_max(x, ids),
+        "SegmentMax",
+        kinks=LARGEST,
+        special=(EMPTY_SEGMENT,),
+    ),
+    _segments(
+        "segment_min",
+        lambda x, *, ids: tf.math.segment_min(x, ids),
+        "SegmentMin",
+        kinks=SMALLEST,
+        special=(EMPTY_SEGMENT,),
+    ),
     _unsorted("sum", lambda x, ids, count: tf.math.unsorted_segment_sum(x, ids, count), "UnsortedSegmentSum"),
     _unsorted("mean", lambda x, ids, count: tf.math.unsorted_segment_mean(x, ids, count), "UnsortedSegmentSum RealDiv"),
     _unsorted(
         "sqrt_n", lambda x, ids, count: tf.math.unsorted_segment_sqrt_n(x, ids, count), "UnsortedSegmentSum RealDiv"
     ),
-    _unsorted("prod", lambda x, ids, count: tf.math.unsorted_segment_prod(x, ids, count), "UnsortedSegmentProd"),
+    _unsorted(
+        "prod",
+        lambda x, ids, count: tf.math.unsorted_segment_prod(x, ids, count),
+        "UnsortedSegmentProd",
+        special=(LONG_SEGMENT, LONG_SEGMENT_NOT_REAL),
+    ),
     _unsorted(
         "max", lambda x, ids, count: tf.math.unsorted_segment_max(x, ids, count), "UnsortedSegmentMax", kinks=LARGEST
     ),

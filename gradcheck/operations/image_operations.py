@@ -12,6 +12,7 @@ from gradcheck.operations.images import SINGLE
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, at_least, vector
 from gradcheck.operations.spec import BOOL, NONNEGATIVE, Interval
+from gradcheck.operations.special_sets import FLAT_IMAGE
 from gradcheck.typing import Array
 
 IMAGES = ((2, 2, 1), (2, 3, 1), (2, 2, 2))
@@ -220,6 +221,7 @@ COLOURS = (
         kinks=_from_least_deviation,
         reference=standardized,
         rtol=SINGLE,
+        special=(FLAT_IMAGE,),
     ),
     _coloured(
         "random_brightness",

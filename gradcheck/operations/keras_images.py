@@ -16,6 +16,7 @@ from gradcheck.operations.keras_ops import from_ties_of_quantile
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, at_least, broadcasting, several, vector
 from gradcheck.operations.spec import BOOL, Indices, Interval, Shapes
+from gradcheck.operations.special_sets import CANCELLING_FRAME
 from gradcheck.typing import Array
 
 REACH = 2.75
@@ -455,5 +456,6 @@ KERAS_SPECTROGRAMS = (
         when=lambda shape: shape[-1] == 1,
         starts=((4, 1), (6, 1), (5, 1)),
         singular=_from_leaping_angle,
+        special=(CANCELLING_FRAME,),
     ),
 )

@@ -18,6 +18,7 @@ from gradcheck.operations.distances import at, between, norms, ties_of_largest
 from gradcheck.operations.language import along_axis, operation, reduces_points, tf
 from gradcheck.operations.shapes import alike, at_least, axes, reduced, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Interval
+from gradcheck.operations.special_sets import CERTAIN_OF_LABEL, NULL_VECTOR, ONE_CLASS, SECOND_NULL_VECTOR
 from gradcheck.typing import Array
 
 EPSILON = 1e-7
@@ -109,6 +110,7 @@ KERAS_ERRORS = (
         batching=along_axis,
         axis=axes,
         singular=_from_short,
+        special=(NULL_VECTOR, SECOND_NULL_VECTOR),
     ),
     _of_labels(
         "keras_hinge",
@@ -163,6 +165,7 @@ KERAS_PAIRS = (
         removed=BOOL,
         gamma=(1.0, 4.0),
         margin=(-0.25, -0.5, 0.4),
+        special=(ONE_CLASS,),
         kinks=_from_margins_of_pairs,
     ),
     operation(
@@ -328,6 +331,7 @@ KERAS_PROBABILITIES = (
         label=(1.0, 0.0),
         gamma=(1.0, 0.5),
         modes=MODES,
+        special=(CERTAIN_OF_LABEL,),
     ),
     _distribution(
         "keras_categorical_crossentropy",

@@ -16,6 +16,7 @@ from gradcheck.operations.images import SINGLE
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import at_least, square, vector
 from gradcheck.operations.spec import BOOL, Interval, Shapes
+from gradcheck.operations.special_sets import ZERO_ON_SLOPE
 from gradcheck.typing import Array
 
 # For one window along an axis Keras also takes one that is larger than the image, for an empty result: no graph can be
@@ -296,6 +297,7 @@ KERAS_LAYERS = (
         others=lambda shape: [(shape,)],
         starts=((2,), (1,), (2, 2)),
         kinks=at_zero,
+        special=(ZERO_ON_SLOPE,),
     ),
     _layer(
         "keras_thresholded_relu",

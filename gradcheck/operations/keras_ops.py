@@ -38,6 +38,20 @@ from gradcheck.operations.shapes import (
     vector,
 )
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Formula, Interval, Shapes
+from gradcheck.operations.special_sets import (
+    CLOSE_SINGULAR_VALUES,
+    COINCIDING_POINTS,
+    EQUAL_ELEMENTS,
+    EQUAL_MAGNITUDES,
+    EQUAL_PAIR,
+    EQUAL_SINGULAR_VALUES,
+    FAR_SINGULAR_VALUES,
+    NULL_VECTOR,
+    ONE_ELEMENT,
+    ONE_OR_TWO_ZEROS,
+    SMALL_ENTRIES,
+    ZERO_FACTOR,
+)
 from gradcheck.typing import Array
 
 _math = partial(operation, "math")
@@ -157,9 +171,19 @@ def _from_nonzero_multiples(x: Array, y: Array) -> Array:
 
 
 KERAS_BINARY = (
-    _binary("keras_logaddexp", lambda x, y: tf.keras.ops.logaddexp(x, y), "Maximum Log1p Exp Abs"),
-    _binary("keras_logaddexp2", lambda x, y: tf.keras.ops.logaddexp2(x, y), "Maximum Log1p Exp Abs"),
-    _binary("keras_hypot", lambda x, y: tf.keras.ops.hypot(x, y), "Maximum Minimum DivNoNan Sqrt", kinks=np.hypot),
+    _binary(
+        "keras_logaddexp", lambda x, y: tf.keras.ops.logaddexp(x, y), "Maximum Log1p Exp Abs", special=(EQUAL_PAIR,)
+    ),
+    _binary(
+        "keras_logaddexp2", lambda x, y: tf.keras.ops.logaddexp2(x, y), "Maximum Log1p Exp Abs", special=(EQUAL_PAIR,)
+    ),
+    _binary(
+        "keras_hypot",
+        lambda x, y: tf.keras.ops.hypot(x, y),
+        "Maximum Minimum DivNoNan Sqrt",
+        kinks=np.hypot,
+        special=(EQUAL_MAGNITUDES,),
+    ),
     _binary(
         "keras_fmod",
         lambda x, y: tf.keras.ops.fmod(x, y),
@@ -283,6 +307,7 @@ KERAS_LINALG = (
         power=(3, 1, 4),
         keepdims=BOOL,
         kinks=from_kinks_of_power,
+        special=(NULL_VECTOR,),
     ),
     _norm(
         "keras_norm_smallest",
@@ -307,6 +332,7 @@ KERAS_LINALG = (
         "Svd Sum Min",
         power=("nuc", -2),
         kinks=_from_kinks_of_singular_values,
+        special=(EQUAL_SINGULAR_VALUES, SMALL_ENTRIES, CLOSE_SINGULAR_VALUES, FAR_SINGULAR_VALUES),
     ),
     _norm(
         "keras_normalize",
@@ -315,9 +341,15 @@ KERAS_LINALG = (
         order=(2, 1, 3),
         epsilon=(0.5, 1e-3),
         kinks=_from_least_norm,
+        special=(NULL_VECTOR,),
     ),
     _matrix(
-        "keras_cdist", lambda x, y: tf.keras.ops.cdist(x, y), "Sqrt Sum Square", others=_one_point, kinks=_from_meeting
+        "keras_cdist",
+        lambda x, y: tf.keras.ops.cdist(x, y),
+        "Sqrt Sum Square",
+        others=_one_point,
+        kinks=_from_meeting,
+        special=(COINCIDING_POINTS,),
     ),
     _matrix(
         "keras_lstsq",
@@ -327,6 +359,7 @@ KERAS_LINALG = (
         when=lambda shape: len(shape) == 2,
         others=_right_sides,
         singular=_from_rank_deficiency,
+        special=(EQUAL_SINGULAR_VALUES, SMALL_ENTRIES, CLOSE_SINGULAR_VALUES),
     ),
     _square(
         "keras_cholesky_inverse",
@@ -532,6 +565,7 @@ KERAS_STATISTICS = (
         "SelectV2 Sqrt",
         keepdims=BOOL,
         kinks=from_equal,
+        special=(EQUAL_ELEMENTS, ONE_ELEMENT),
     ),
     _along(
         "keras_nan_extreme",
@@ -548,6 +582,7 @@ KERAS_STATISTICS = (
         lambda x, *, axis, keepdims: tf.keras.ops.nanprod(before_nan(x, axis), axis=axis, keepdims=keepdims),
         "SelectV2 Prod",
         keepdims=BOOL,
+        special=(ONE_OR_TWO_ZEROS,),
     ),
     _along(
         "keras_nan_accumulation",
@@ -556,5 +591,6 @@ KERAS_STATISTICS = (
         ),
         "SelectV2 Cumsum Cumprod",
         which=(0, 1),
+        special=(ZERO_FACTOR,),
     ),
 )

@@ -13,6 +13,18 @@ from gradcheck.operations.distances import gap_of_abscissa, gaps_of_eigenvalues,
 from gradcheck.operations.language import of_unknown_dimensions, operation, tf, traced
 from gradcheck.operations.shapes import alike, matmul, nonempty_matrix, restacked, square, vector
 from gradcheck.operations.spec import BOOL, REALS, Formula, Indices, Interval, Shapes
+from gradcheck.operations.special_sets import (
+    CLOSE_SINGULAR_VALUES,
+    CONSTANT_ROW_OR_COLUMN,
+    EQUAL_EIGENVALUES,
+    EQUAL_SINGULAR_VALUES,
+    FAR_SINGULAR_VALUES,
+    OVER_TWO_ROWS,
+    SINGULAR,
+    SMALL_ENTRIES,
+    TINY_ENTRIES,
+    VANISHING_SINGULAR_VALUES,
+)
 from gradcheck.typing import Array
 
 symmetric: Formula = lambda x: (x + tf.linalg.adjoint(x)) / 2.0
@@ -127,7 +139,7 @@ def _lost_by_normal_equations(value: Array, matrix: Array, right: Array, ridge: 
 
 
 LINALG = (
-    _square("determinant", lambda x: tf.linalg.det(x), "MatrixDeterminant"),
+    _square("determinant", lambda x: tf.linalg.det(x), "MatrixDeterminant", special=(SINGULAR,)),
     _square("log_determinant", lambda x: tf.linalg.slogdet(dominant(x))[1], "LogMatrixDeterminant"),
     _square(
         "inverse", lambda x, *, adjoint: tf.linalg.inv(dominant(x), adjoint=adjoint), "MatrixInverse", adjoint=BOOL
@@ -192,7 +204,13 @@ LINALG = (
         which=(0, 1),
         singular=_from_rank_deficiency,
     ),
-    _matrix("singular_values", lambda x: tf.linalg.svd(x, compute_uv=False), "Svd", kinks=gaps_of_singular_values),
+    _matrix(
+        "singular_values",
+        lambda x: tf.linalg.svd(x, compute_uv=False),
+        "Svd",
+        kinks=gaps_of_singular_values,
+        special=(SMALL_ENTRIES, CLOSE_SINGULAR_VALUES, FAR_SINGULAR_VALUES, OVER_TWO_ROWS),
+    ),
     _matrix(
         "singular_vectors",
         lambda x, *, full, which: squares(tf.linalg.svd(x, full_matrices=full)[which]),
@@ -200,19 +218,28 @@ LINALG = (
         which=(1, 2),
         full=_full,
         singular=_from_vectors_that_are_not_unique,
+        special=(SMALL_ENTRIES, CLOSE_SINGULAR_VALUES, FAR_SINGULAR_VALUES, CONSTANT_ROW_OR_COLUMN, OVER_TWO_ROWS),
     ),
-    _square("eigenvalues", lambda x: tf.linalg.eigvalsh(symmetric(x)), "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
+    _square(
+        "eigenvalues",
+        lambda x: tf.linalg.eigvalsh(symmetric(x)),
+        "SelfAdjointEigV2",
+        kinks=gaps_of_eigenvalues,
+        special=(TINY_ENTRIES, OVER_TWO_ROWS),
+    ),
     _square(
         "eigenvectors",
         lambda x: squares(tf.linalg.eigh(symmetric(x))[1]),
         "SelfAdjointEigV2",
         singular=gaps_of_eigenvalues,
+        special=(TINY_ENTRIES, OVER_TWO_ROWS),
     ),
     _square(
         "spectral_abscissa",
         lambda x: tf.reduce_max(tf.math.real(tf.linalg.eigvals(x)), axis=-1),
         "Eig",
         singular=gap_of_abscissa,
+        special=(TINY_ENTRIES, EQUAL_EIGENVALUES),
     ),
     _square(
         "matrix_square_root", lambda x: tf.linalg.sqrtm(rooted(x)), "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS
@@ -344,8 +371,9 @@ MATRIX_FUNCTIONS = (
         "Svd",
         rcond=(None, 0.25),
         singular=_from_cutoff,
+        special=(EQUAL_SINGULAR_VALUES, SMALL_ENTRIES, CLOSE_SINGULAR_VALUES, VANISHING_SINGULAR_VALUES),
     ),
-    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=gap_of_abscissa),
+    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=gap_of_abscissa, special=(EQUAL_EIGENVALUES,)),
     operation(
         "linalg",
         "eigh_tridiagonal",

@@ -17,7 +17,24 @@ from gradcheck.operations.distances import norms, ties_of_extremes
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.linalg import positive_definite, regular
 from gradcheck.operations.shapes import nonempty_matrix, square, vector
-from gradcheck.operations.spec import BOOL, REALS, Distances, Formula, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.operations.spec import (
+    BOOL,
+    REALS,
+    Distances,
+    Formula,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    SpecialSet,
+    unary,
+)
+from gradcheck.operations.special_sets import (
+    MANY_FACTORS_NOT_REAL,
+    ONE_ELEMENT,
+    ONE_OR_TWO_ZEROS,
+    many_factors_in_block,
+)
 from gradcheck.typing import Array
 
 ACTIONS = (
@@ -94,11 +111,12 @@ def _entries(
     rows: Callable[[Shape], int] = lambda shape: shape[-1],
     measures: tuple[str, ...] = MEASURES,
     inverted: Distances | None = None,
+    special: tuple[SpecialSet, ...] = (),
     **fields: Any,
 ) -> tuple[OpSpec, OpSpec]:
     """The actions of an operator of a parameter, and its measures; `rank` is that of its parameter at least.
 
-    `inverted` are the distances from where an inverse does not exist.
+    `inverted` are the distances from where an inverse does not exist, `special` the special sets of the measures.
     """
     if inverted:
         fields["singular"] = inverted
@@ -109,7 +127,14 @@ def _entries(
     others = _columns(rows, rank)
     return (
         made(f"{name}_operator", acting, gradients, *domains, others=others, action=ACTIONS),
-        made(f"{name}_operator_measure", measuring, of_measures or gradients, *domains[:1], measure=measures),
+        made(
+            f"{name}_operator_measure",
+            measuring,
+            of_measures or gradients,
+            *domains[:1],
+            measure=measures,
+            special=special,
+        ),
     )
 
 
@@ -145,8 +170,8 @@ _householder = partial(
 )
 
 PARAMETERIZED = (
-    *_diagonal("diagonal", measures=(*MEASURES, "eigvals")),
-    *_diagonal("complex_diagonal", **COMPLEX),
+    *_diagonal("diagonal", measures=(*MEASURES, "eigvals"), special=(ONE_OR_TWO_ZEROS,)),
+    *_diagonal("complex_diagonal", **COMPLEX, special=(MANY_FACTORS_NOT_REAL,)),
     *_operator("full_matrix", full, "MatrixSolve", of_measures="Sin"),
     *_operator(
         "positive_definite",
@@ -203,7 +228,11 @@ PARAMETERIZED = (
         shapes=unary,
         starts=((), (2,)),
     ),
-    *_spectrum("circulant", lambda x: tf.linalg.LinearOperatorCirculant(tf.exp(x), input_output_dtype=tf.complex128)),
+    *_spectrum(
+        "circulant",
+        lambda x: tf.linalg.LinearOperatorCirculant(tf.exp(x), input_output_dtype=tf.complex128),
+        special=(MANY_FACTORS_NOT_REAL,),
+    ),
     *_spectrum(
         "circulant_2d",
         lambda x: tf.linalg.LinearOperatorCirculant2D(tf.exp(x), input_output_dtype=tf.complex128),
@@ -211,6 +240,7 @@ PARAMETERIZED = (
         shapes=nonempty_matrix,
         rows=lambda shape: math.prod(shape[-2:]),
         starts=((2, 2), (1, 2)),
+        special=(many_factors_in_block(2),),
     ),
     *_spectrum(
         "circulant_3d",
@@ -220,6 +250,7 @@ PARAMETERIZED = (
         when=lambda shape: len(shape) == 3,
         rows=math.prod,
         starts=((1, 2, 2), (2, 1, 1)),
+        special=(many_factors_in_block(3),),
     ),
     *_operator("toeplitz", toeplitz, "Sin", rank=1),
     *_operator(
@@ -229,6 +260,7 @@ PARAMETERIZED = (
         shapes=nonempty_matrix,
         when=lambda shape: shape[-2] == 3,
         starts=((3, 2), (3, 3), (2, 3, 2)),
+        special=(ONE_ELEMENT,),
     ),
     *_operator(
         "tridiagonal_matrix",
@@ -391,11 +423,13 @@ OPERATOR_METHODS = (
         result="complex128",
         singular=from_singular,
         measure=(*MEASURES, "eigvals"),
+        special=(ONE_OR_TWO_ZEROS,),
     ),
     # Elements of 0, which other operators of triangles, multiples and products do not have.
     _determinant(
         "lower_triangular_operator_determinant",
         lambda x: tf.linalg.LinearOperatorLowerTriangular(tf.linalg.diag(x)).determinant(),
+        special=(ONE_OR_TWO_ZEROS,),
     ),
     # Of one element its powers are first powers, as is that of an identity of one row.
     _determinant(

@@ -15,6 +15,7 @@ from gradcheck.graph import Shape
 from gradcheck.operations.language import added_up, float32, multiples, operation, tf
 from gradcheck.operations.shapes import alike, at_least
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Formula, Interval, OpSpec, Shapes
+from gradcheck.operations.special_sets import FLOAT32_OVERFLOW
 
 _nn = partial(operation, "nn")
 
@@ -475,5 +476,6 @@ LOSSES = (
             tf.float64,
         ),
         "Cast",
+        special=(FLOAT32_OVERFLOW,),
     ),
 )

@@ -12,6 +12,7 @@ from gradcheck.operations.language import along_axis, operation, reduces_points,
 from gradcheck.operations.reductions import STARTS
 from gradcheck.operations.shapes import alike, axes, broadcasting, nonempty_matrix, reduced, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Interval
+from gradcheck.operations.special_sets import BOTH_ZERO, EQUAL_PAIR, ONE_OR_TWO_ZEROS
 
 _math = partial(operation, "math")
 _binary = partial(_math, broadcasts=True, shapes=broadcasting)
@@ -37,9 +38,25 @@ NUMPY_ELEMENTWISE = (
         "Mul",
         which=(0, 1),
     ),
-    _binary("numpy_hypot", lambda x, y: tf.experimental.numpy.hypot(x, y), "Sqrt Square", kinks=np.hypot),
-    _binary("numpy_logaddexp", lambda x, y: tf.experimental.numpy.logaddexp(x, y), "Maximum Log1p Exp Abs SelectV2"),
-    _binary("numpy_logaddexp2", lambda x, y: tf.experimental.numpy.logaddexp2(x, y), "Maximum Log1p Pow Abs SelectV2"),
+    _binary(
+        "numpy_hypot",
+        lambda x, y: tf.experimental.numpy.hypot(x, y),
+        "Sqrt Square",
+        kinks=np.hypot,
+        special=(BOTH_ZERO,),
+    ),
+    _binary(
+        "numpy_logaddexp",
+        lambda x, y: tf.experimental.numpy.logaddexp(x, y),
+        "Maximum Log1p Exp Abs SelectV2",
+        special=(EQUAL_PAIR,),
+    ),
+    _binary(
+        "numpy_logaddexp2",
+        lambda x, y: tf.experimental.numpy.logaddexp2(x, y),
+        "Maximum Log1p Pow Abs SelectV2",
+        special=(EQUAL_PAIR,),
+    ),
 )
 
 NUMPY_STATISTICS = (
@@ -87,6 +104,7 @@ NUMPY_STATISTICS = (
         lambda x, *, axis, keepdims: tf.experimental.numpy.nanprod(before_nan(x, axis), axis=axis, keepdims=keepdims),
         "SelectV2 Prod",
         keepdims=BOOL,
+        special=(ONE_OR_TWO_ZEROS,),
     ),
 )
 

@@ -14,6 +14,7 @@ from gradcheck.graph import Shape
 from gradcheck.operations.language import added_up, multiples, operation, sum_of_squares, tf
 from gradcheck.operations.shapes import alike, at_least
 from gradcheck.operations.spec import BOOL, Formula, OpSpec, Rule, Shapes
+from gradcheck.operations.special_sets import LARGEST_TWICE
 from gradcheck.typing import Array
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
@@ -210,6 +211,7 @@ POOLING = (
         "MaxPool3D",
         kinks=window_ties,
         reference=largest_in_volumes,
+        special=(LARGEST_TWICE,),
     ),
     _pool_volumes(
         "max_pool3d_unequal",
@@ -222,6 +224,7 @@ POOLING = (
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
         kinks=window_ties,
         reference=largest_in_volumes,
+        special=(LARGEST_TWICE,),
     ),
     _pool(
         "max_pool_v2",
@@ -423,6 +426,7 @@ POOLING_GRADIENTS = (
         jumps=_not_zero,
         others=one_a_window,
         reference=put_at_largest,
+        special=(LARGEST_TWICE,),
     ),
     _of_volumes(
         "max_pool3d_grad_grad",
@@ -439,6 +443,7 @@ POOLING_GRADIENTS = (
         jumps=_differ_at_the_largest_two,
         others=alike,
         reference=taken_at_largest,
+        special=(LARGEST_TWICE,),
     ),
     on_images(
         "avg_pool_grad",

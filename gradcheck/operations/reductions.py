@@ -24,6 +24,18 @@ from gradcheck.operations.shapes import (
     vector,
 )
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Shapes
+from gradcheck.operations.special_sets import (
+    ALL_ZERO,
+    CLOSE_SINGULAR_VALUES,
+    CUMULATIVE_PRODUCT,
+    EQUAL_ELEMENTS,
+    LARGE_RUNNING_LARGEST,
+    MANY_FACTORS_NOT_REAL,
+    NULL_MATRIX,
+    NULL_VECTOR,
+    ONE_ELEMENT,
+    ONE_OR_TWO_ZEROS,
+)
 from gradcheck.typing import Array
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
@@ -65,7 +77,12 @@ REDUCTIONS = (
     _row("reduce_sum", lambda x: tf.reduce_sum(x, axis=-1), "Sum"),
     _reduction("sum_over_axis", lambda x, *, axis, keepdims: tf.reduce_sum(x, axis=axis, keepdims=keepdims), "Sum"),
     _reduction("reduce_mean", lambda x, *, axis, keepdims: tf.reduce_mean(x, axis=axis, keepdims=keepdims), "Mean"),
-    _reduction("reduce_prod", lambda x, *, axis, keepdims: tf.reduce_prod(x, axis=axis, keepdims=keepdims), "Prod"),
+    _reduction(
+        "reduce_prod",
+        lambda x, *, axis, keepdims: tf.reduce_prod(x, axis=axis, keepdims=keepdims),
+        "Prod",
+        special=(ONE_OR_TWO_ZEROS, MANY_FACTORS_NOT_REAL),
+    ),
     _reduction(
         "reduce_max",
         lambda x, *, axis, keepdims: tf.reduce_max(x, axis=axis, keepdims=keepdims),
@@ -83,6 +100,7 @@ REDUCTIONS = (
         lambda x, *, axis, keepdims: tf.math.reduce_euclidean_norm(x, axis=axis, keepdims=keepdims),
         "EuclideanNorm",
         kinks=norms,
+        special=(NULL_VECTOR,),
     ),
     _reduction(
         "reduce_logsumexp",
@@ -102,12 +120,14 @@ REDUCTIONS = (
         "cumprod",
         lambda x, *, exclusive, reverse: tf.math.cumprod(x, axis=-1, exclusive=exclusive, reverse=reverse),
         "Cumprod",
+        special=(*CUMULATIVE_PRODUCT,),
     ),
     _nonempty(
         "cumulative_logsumexp",
         lambda x, *, reverse: tf.math.cumulative_logsumexp(x, axis=-1, reverse=reverse),
         "CumulativeLogsumexp",
         reverse=BOOL,
+        special=(LARGE_RUNNING_LARGEST,),
     ),
     _matrix("matmul", lambda x, y: x @ y, "BatchMatMulV2 MatMul", broadcasts=True, shapes=matmul),
     _matrix(
@@ -157,12 +177,14 @@ REDUCTIONS = (
         lambda x, *, axis, exclusive, reverse: tf.math.cumprod(x, axis=axis, exclusive=exclusive, reverse=reverse),
         "Cumprod",
         exclusive=BOOL,
+        special=(*CUMULATIVE_PRODUCT,),
     ),
     _scan(
         "cumulative_logsumexp_over_axis",
         lambda x, *, axis, reverse: tf.math.cumulative_logsumexp(x, axis=axis, reverse=reverse),
         "CumulativeLogsumexp",
         when=all,
+        special=(LARGE_RUNNING_LARGEST,),
     ),
     # Of no element the logarithm is that of 0, which is no number.
     _scan(
@@ -436,6 +458,7 @@ NORMS = (
         power=(1, 3),
         keepdims=BOOL,
         kinks=from_kinks_of_power,
+        special=(NULL_VECTOR,),
     ),
     _norm(
         "norm_euclidean",
@@ -444,6 +467,7 @@ NORMS = (
         power=("euclidean", 2),
         keepdims=BOOL,
         kinks=norms,
+        special=(NULL_VECTOR,),
     ),
     _norm(
         "norm_largest", lambda x, *, axis: tf.norm(x, ord=np.inf, axis=axis), "Max Abs", kinks=_from_kinks_of_largest
@@ -454,6 +478,7 @@ NORMS = (
         "Sqrt Sum Mul",
         batched=lambda x: tf.norm(tf.reshape(x, [x.shape[0], -1]), axis=-1),
         kinks=lambda x: norms(x, axis=None),
+        special=(ALL_ZERO,),
     ),
     _of_matrix(
         "norm_frobenius",
@@ -462,6 +487,7 @@ NORMS = (
         power=("fro", "euclidean"),
         keepdims=BOOL,
         kinks=lambda x, **_: norms(x, axis=(-2, -1)),
+        special=(NULL_MATRIX,),
     ),
     _of_matrix(
         "norm_of_columns",
@@ -476,6 +502,7 @@ NORMS = (
         "Svd Max",
         keepdims=BOOL,
         kinks=_from_kinks_of_spectral_norm,
+        special=(CLOSE_SINGULAR_VALUES,),
     ),
     _norm(
         "normalize",
@@ -526,12 +553,14 @@ NORMS = (
         bound=(1.0, 0.5, 4.0),
         which=(0, 1),
         kinks=_from_bound,
+        special=(ALL_ZERO,),
     ),
     _in_two(
         "global_norm",
         lambda x: tf.linalg.global_norm([x[:1], x[1:]]),
         "L2Loss Sqrt",
         kinks=lambda x: norms(x, axis=None),
+        special=(ALL_ZERO,),
     ),
     _scaling(
         "reduce_std",
@@ -541,5 +570,6 @@ NORMS = (
         axis=reduced,
         keepdims=BOOL,
         kinks=from_equal,
+        special=(EQUAL_ELEMENTS, ONE_ELEMENT),
     ),
 )

@@ -32,6 +32,7 @@ from gradcheck.operations.shapes import (
 )
 from gradcheck.operations.sparse import SPARSE
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Distances, Formula, OpSpec
+from gradcheck.operations.special_sets import FLOAT32_OVERFLOW, IMAGINARY_OVERFLOW
 from gradcheck.typing import Array
 
 _math = partial(operation, "math")
@@ -128,7 +129,7 @@ COMPLEX = (
     ),
     *(over_plane(REAL[name], singular) for name, singular in PLANE.items()),
     # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
-    _complex("complex_tan", lambda x: tf.tan(x), "Tan"),
+    _complex("complex_tan", lambda x: tf.tan(x), "Tan", special=(IMAGINARY_OVERFLOW,)),
     _real("cast_to_real", lambda x: tf.cast(x, tf.float64), "Cast"),
     _real_pair(
         "real_squared_difference", lambda x, y: tf.math.real(tf.math.squared_difference(x, y)), "SquaredDifference Real"
@@ -552,5 +553,6 @@ FRAMES = (
         form=("dense", "unique"),
         labels=(*SEQUENCES, ((1, 0), ())),
         modes=(),
+        special=(FLOAT32_OVERFLOW,),
     ),
 )

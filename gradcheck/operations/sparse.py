@@ -13,6 +13,7 @@ from gradcheck.operations.language import behind_points, float32, operation, row
 from gradcheck.operations.ragged import ragged_rows
 from gradcheck.operations.shapes import alike, at_least, nonempty_matrix, reduced, transpositions, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Formula, Indices, OpSpec, Shapes
+from gradcheck.operations.special_sets import SCALAR_FACTOR
 
 
 def compressed_pattern(matrix: tf.Tensor) -> tf.Tensor:
@@ -304,6 +305,7 @@ SPARSE = (
         "SparseDenseCwiseMul",
         others=_spread_over_matrix,
         batched=lambda x, y: rows_of_values(stacked(x) * of_matrices(y)),
+        special=(SCALAR_FACTOR,),
     ),
     _of_values(
         "sparse_dense_cwise_add",
@@ -328,6 +330,7 @@ SPARSE = (
         POSITIVE,
         others=_spread_over_matrix,
         batched=lambda x, y: rows_of_values(stacked(x) / of_matrices(y)),
+        special=(SCALAR_FACTOR,),
     ),
     _of_matrix(
         "csr_matrix_to_dense",

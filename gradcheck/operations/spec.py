@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
@@ -131,6 +131,28 @@ def unary(shape: Shape) -> Shapes:
 
 
 @dataclass(frozen=True)
+class SpecialSet:
+    """A set of an operation's arguments, under a name, such as "one or two zeros among several".
+
+    `holds` says whether the arguments with the numbers `arguments` lie in it. Its keywords are those attributes of the
+    operation that decide as well; where the operation lacks one, the default counts.
+    """
+
+    name: str
+    holds: Callable[..., object]
+    arguments: tuple[int, ...] = (0,)
+
+    def asked(self, attributes: Iterable[str]) -> set[str]:
+        """Those of an operation's attributes that decide."""
+        return {*attribute_names(self.holds)}.intersection(attributes)
+
+    def contains(self, attributes: Mapping[str, Any], arguments: Sequence[Any]) -> bool:
+        """Whether an operation with these attributes and arguments lies in the set."""
+        given = (np.asarray(arguments[number]) for number in self.arguments)
+        return bool(self.holds(*given, **{name: attributes[name] for name in self.asked(attributes)}))
+
+
+@dataclass(frozen=True)
 class OpSpec:
     """An operation, written once, as a person would write it.
 
@@ -150,7 +172,8 @@ class OpSpec:
 
     `kinks` and `singular` map the arguments' values (and attributes, as keywords) to distances from the nearest point
     where the operation's own derivative does not exist, or is infinite; `curvature_jumps` to those from points where it
-    is C1 but not C2. They are never declared for a failure of a formula.
+    is C1 but not C2. They are never declared for a failure of a formula. `special` are named sets of its arguments, to
+    which a known defect is limited.
 
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
@@ -178,6 +201,7 @@ class OpSpec:
     kinks: Distances | None = None
     singular: Distances | None = None
     curvature_jumps: Distances | None = None
+    special: tuple[SpecialSet, ...] = ()
     dtypes: tuple[str, ...] = ("float64",)
     result: str = "float64"
     orders: tuple[int, ...] = (1, 2)

@@ -27,7 +27,7 @@ BEFORE = "one kernel, which is wrong with certain ones before it alone"
 WITHOUT = "its derivative is None, which is said of the kernel without any record"
 TRACED = "what a tf.function around it does"
 ABSENT = "its second derivative raises, and the error names the operation that has no gradient"
-REFUSED = "its gradient raises, for a form of its places that no region's condition can tell of a kernel's inputs"
+REFUSED = "its gradient raises, for a form of its places that no special set can tell of a kernel's inputs"
 OLD = "a graph of TensorFlow 1: its loops, tensor arrays and removed operations are looked at in no session"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
@@ -36,7 +36,7 @@ UNSEEN = {
     **dict.fromkeys(("gather_nd_of_form", "gather_nd_ignoring", "scatter_nd_ignoring"), REFUSED),
     "tensor_scatter_nd_add_ignoring": REFUSED,
     "block_lstm_clipped": "any limit that a state goes beyond, which no kernel's inputs tell",
-    **dict.fromkeys(("conv2d_grouped", "conv3d"), "the shapes of two arguments, of which no region's condition speaks"),
+    **dict.fromkeys(("conv2d_grouped", "conv3d"), "the shapes of two arguments, of which no special set speaks"),
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
     **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad", "switch_case_of_rows"), TRACED),
@@ -54,7 +54,7 @@ UNSEEN = {
         ("recurrence_of_tensorflow_1", "cond_in_loop_of_tensorflow_1", "batch_norm_with_global_normalization"), OLD
     ),
     **dict.fromkeys(("tensor_array", "tensor_array_gather", "tensor_array_concat", "tensor_array_in_loop"), OLD),
-    "keras_scale_and_translate": "where samples lie, of which no region's condition speaks",
+    "keras_scale_and_translate": "where samples lie, of which no special set speaks",
     "keras_stft_spectrogram_of_angles": "frames of four steps, the region's: a layer may have longer ones",
     "py_function_of_rows": "what the Python function takes and gives, which no kernel's inputs tell",
     "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",
@@ -123,7 +123,7 @@ def assert_called(form: LibraryForm, most: int | None) -> None:
     asked = [region for region in REGIONS if region.op in names(spec_of(form))]
     assert asked, f"{form.op}: no record speaks of it; take it out of the table"
     assert code_of(form.function) is not None, f"{form.function}: not in this release"
-    needed = {name for one in asked for name in (*one.attrs, one.along, *one.indices) if isinstance(name, str)}
+    needed = {name for one in asked for name in one.asked}
     found = False
     for arguments, attributes, call in islice(all_calls(form), most):
         found = True
@@ -131,7 +131,7 @@ def assert_called(form: LibraryForm, most: int | None) -> None:
         for name in needed - (STANDING if form.orders != (2,) else STANDING | {"axis"}):
             assert np.ravel(call.attributes[name]).tolist() == np.ravel(attributes[name]).tolist()
         if form.op not in MADE:
-            for place in {region.argument for region in asked if region.condition != "always"}:
+            for place in {place for region in asked for place in region.deciding}:
                 np.testing.assert_allclose(np.asarray(value(call.arguments[place])), arguments[place], rtol=1e-6)
     assert found, f"{form.op} never calls {form.function}; correct the table"
 

@@ -13,13 +13,13 @@ import pytest
 
 from gradcheck import documents
 from gradcheck.__main__ import main
-from gradcheck.defects.conditions import describe
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.known_graphs import example_of
+from gradcheck.operations.special_sets import describe
 from gradcheck.result import Finding
 from tests.records import COMMITTED
 

@@ -12,10 +12,10 @@ from msgspec import structs
 
 from gradcheck.defects import known
 from gradcheck.defects.causes import text_of
-from gradcheck.defects.conditions import SPECIAL
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.commands.known_add import CLOSE
+from gradcheck.operations.special_sets import DESCRIBED
 from tests import records, slices
 from tests.records import COMMITTED, DEFECTS, RECORDS, covering, document, from_json
 
@@ -113,7 +113,7 @@ def test_what_is_added_is_the_committed_defect_in_a_narrow_region(
     assert made.upstream == "https://github.com/x/y/issues/1"
     (region,) = made.regions
     node = made.graph.nodes[0]
-    rank = len(made.graph.inputs[node.parents[region.argument]].shape)
+    rank = len(made.graph.inputs[node.parents[region.deciding[0]]].shape)
     assert (region.attrs, region.ranks, region.orders) == (node.attrs, (rank,), (made.signature.order,))
     assert not region.everywhere
     assert call("known", "check").code == 0
@@ -213,7 +213,7 @@ def test_what_is_right_here_or_cannot_run_is_not_added(call: Any, written: Any, 
 def test_the_description_is_that_of_the_graph_s_values(call: Any, written: Any, folder: Path) -> None:
     assert call("known", "add", written(CUMPROD, description="tie in argument 0"), *WORDS).code == 0
     (made,) = known.load(folder)
-    assert (made.description, made.regions[0].condition) == ("zero in argument 0", "zero")
+    assert made.description == made.regions[0].set_name == "zero in argument 0"
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,8 @@ def test_an_operation_with_attributes_is_left_out_at_those_only(call: Any, writt
     assert call("known", "add", written("complex_cumprod-order1"), *WORDS).code == 0
     (made,) = known.load(folder)
     assert made.description == "none"
-    assert (made.regions[0].condition, made.regions[0].attrs) == (
-        "always",
-        {"exclusive": False, "reverse": False},
-    )
+    assert made.regions[0].set_name is None
+    assert made.regions[0].attrs == {"exclusive": False, "reverse": False}
 
 
 def test_right_may_be_given_in_full_digits(call: Any, written: Any, folder: Path) -> None:
@@ -486,7 +484,7 @@ def traits(defect: Defect) -> set[tuple[str, object]]:
     """The properties that decide how a finding becomes a record, and those of its region."""
     about, regions = defect.signature, defect.regions
     text, _, argument = defect.description.partition(" in argument ")
-    special = text if text in SPECIAL.values() else None
+    special = text if text in DESCRIBED else None
     attrs = any(node.attrs for node in defect.graph.nodes if node.op == about.operation)
     return {
         *(("order", about.order), ("kind", about.kind), ("path", about.path), ("traced", about.taken.mode != "eager")),

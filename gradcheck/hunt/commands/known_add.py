@@ -18,8 +18,7 @@ import numpy as np
 from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
-from gradcheck.defects.conditions import SPECIAL, describe, special
-from gradcheck.defects.records import NAME, Defect, Known, Releases
+from gradcheck.defects.records import NAME, Defect, Known, Releases, wrong_derivatives
 from gradcheck.defects.region import Region, narrowest
 from gradcheck.documents import DocumentError
 from gradcheck.graph import literal
@@ -30,6 +29,7 @@ from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import Choice
+from gradcheck.operations.special_sets import describe, special
 
 CLOSE = 1e-5
 Numbers = tuple[tuple[float, ...], ...]
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     name = _usual_name(found) if options.name is None else options.name
     given, records = _numbers(options.right), cli.known_records(folder)
     path, others = _file(folder, name, options.cause)
-    here = [one for one in records if isinstance(one, Defect) and one.covers(release)]
+    here = [one for one in wrong_derivatives(records) if one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
     made = _drafted(found, name, path.stem, given, options)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         f"left out of generation: {_in_words(made.regions[0])}",
         f"right: {data['right']}",
         f"given: {data['given'] or 'nothing'}",
-        f"kernels: {', '.join(sorted({form.kernel for form in made.kernels})) or 'none by itself'}",
+        f"kernels: {', '.join(made.kernel_names) or 'none by itself'}",
     )
     step = f"python -m gradcheck known check {name}{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
@@ -186,19 +186,20 @@ def _arguments(found: GraphFinding) -> list[Any]:
 def _usual_name(found: GraphFinding) -> str:
     """The name of a record: how the derivative was taken, operation, what is special, order."""
     here = special(_arguments(found))
-    taken, what = "" if found.taken == PLAIN else str(found.taken), "" if here is None else SPECIAL[here[0]]
+    taken = "" if found.taken == PLAIN else str(found.taken)
+    what = "" if here is None else here.name.partition(" in ")[0]
     words = f"{taken} {found.culprit} {what} order{found.order}"
     return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")[:80]
 
 
 def _region(found: GraphFinding, wide: bool) -> Region:
     if wide:
-        return Region(found.culprit, "always", (found.order,))
+        return Region(found.culprit, (found.order,))
     node, arguments = dict(found.graph.positions())[found.position], _arguments(found)
     region = narrowest(node.op, node.attributes, arguments, found.order)
     offered = CATALOGUE[node.op].attributes(*(argument.shape for argument in arguments))
     limited = any(not isinstance(kind, Choice) or len(kind.values) > 1 for kind in offered.values())
-    if region.condition == "always" and not limited:
+    if region.set_name is None and not limited:
         raise cli.CommandError(
             f"{found.name}: nothing is special about the arguments of {node.op}, so that the whole operation would be "
             f"left out at order {found.order}; give --wide if that is meant, or find a more special example"
@@ -237,5 +238,4 @@ def _numbers(text: str | None) -> Numbers | None:
 def _in_words(region: Region) -> str:
     attrs = f" with {', '.join(f'{name}={value!r}' for name, value in region.attrs.items())}" if region.attrs else ""
     ranks = f" of rank {region.ranks[0]}" if region.ranks else ""
-    where = f"argument {region.argument}{ranks}"
-    return f"{region.op}{attrs}, {where}: {region.condition}, at order {region.orders[0]}"
+    return f"{region.op}{attrs}, {region.set_name or 'any argument 0'}{ranks}, at order {region.orders[0]}"

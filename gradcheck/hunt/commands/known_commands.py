@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gradcheck import documents, files
 from gradcheck.defects import known
-from gradcheck.defects.records import RELEASE, Defect, Known, TapeDefect, version_of
+from gradcheck.defects.records import RELEASE, Known, version_of, wrong_derivatives
 from gradcheck.hunt.commands import cli, known_add, known_list
 from gradcheck.hunt.events import State
 
@@ -115,10 +115,11 @@ def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     seen = [of_known(one) for one in records]
     states = [_state(one, here, installed) for one, here in zip(records, seen, strict=True)]
     rows = [(state, one.name, here.message) for one, here, state in zip(records, seen, states, strict=True)]
-    data: dict[str, Any] = {"tensorflow": installed, "defects": [], "tape_defects": []}
-    for one, (state, name, message) in zip(records, rows, strict=True):
-        told = {"name": name, "state": state, "message": message, "title": one.title, "upstream": one.upstream}
-        data["tape_defects" if isinstance(one, TapeDefect) else "defects"].append(told)
+    told = [
+        {"name": name, "state": state, "message": message, "title": one.title, "upstream": one.upstream}
+        for one, (state, name, message) in zip(records, rows, strict=True)
+    ]
+    data = {"tensorflow": installed, **known_list.listed(records, told)}
     odd = [(state, name) for state, name, _ in rows if state not in (State.STILL, GONE)]
     total = f"{len(rows) - len(odd)} of {len(rows)} as recorded, TensorFlow {installed}"
     code = 2 if State.CANNOT_TELL in states else 1 if odd else 0
@@ -187,10 +188,8 @@ def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
     (path,) = cli.rewrite(folder, [replace(found, releases=replace(found.releases, until=until))])
     lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
-    test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
-    return cli.CommandOutput(
-        "known fixed", lines, data, f"git diff {shlex.quote(str(path))}, then python -m pytest tests/properties/{test}"
-    )
+    step = f"git diff {shlex.quote(str(path))}, then python -m pytest tests/properties/{found.replayed_by}"
+    return cli.CommandOutput("known fixed", lines, data, step)
 
 
 def run_kernels(options: argparse.Namespace) -> cli.CommandOutput:
@@ -200,14 +199,12 @@ def run_kernels(options: argparse.Namespace) -> cli.CommandOutput:
     cli.tensorflow()
     from gradcheck.hunt.kernel_forms import with_kernels
 
-    found = [with_kernels(one) for one in records if isinstance(one, Defect)]
+    found = [with_kernels(one) for one in wrong_derivatives(records)]
     before = {one.name: documents.plain(one) for one in records}
     changed = [one for one in found if documents.plain(one) != before[one.name]]
     paths = cli.rewrite(folder, changed)
-    rows = [
-        (one.name, ", ".join(sorted({form.kernel for form in one.kernels})) or "no kernel by itself") for one in found
-    ]
-    kernels = {one.name: sorted({form.kernel for form in one.kernels}) for one in found}
+    kernels = {one.name: one.kernel_names for one in found}
+    rows = [(name, ", ".join(names) or "no kernel by itself") for name, names in kernels.items()]
     total = f"{sum(map(bool, kernels.values()))} of {len(found)} with a kernel, {len(paths)} files written"
     data = {"kernels": kernels, "written": [one.name for one in changed]}
     step = f"git diff {shlex.quote(str(folder))}" if changed else "python -m pytest tests/unit/defects"
@@ -238,27 +235,15 @@ def run_show(options: argparse.Namespace) -> cli.CommandOutput:
     """Shows the records that are named."""
     shown = known_list.named(cli.known_records(options.folder), options.names)
     installed = cli.release()
-    data = {
-        "tensorflow": installed,
-        "defects": [_fields(one, installed) for one in shown if isinstance(one, Defect)],
-        "tape_defects": [_fields(one, installed) for one in shown if isinstance(one, TapeDefect)],
-    }
+    data = {"tensorflow": installed, **known_list.listed(shown, [_fields(one, installed) for one in shown])}
     lines = [line for one in shown for line in _lines(one, installed)]
     step = f"python -m gradcheck known check {shown[0].name}{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known show", tuple(lines), data, step)
 
 
 def _fields(one: Known, installed: str) -> dict[str, Any]:
-    full = {"source": one.source, "remedy": _remedy(one), "kernels": _kernels(one), "issue": _issue(one)}
+    full = {"source": one.source, "remedy": one.remedy, "kernels": one.kernel_names, "issue": _issue(one)}
     return known_list.fields(one, installed) | full
-
-
-def _remedy(one: Known) -> str | None:
-    return one.remedy if isinstance(one, Defect) else None
-
-
-def _kernels(one: Known) -> list[str]:
-    return sorted({form.kernel for form in one.kernels}) if isinstance(one, Defect) else []
 
 
 def _issue(one: Known) -> str:
@@ -270,14 +255,14 @@ def _issue(one: Known) -> str:
 
 def _lines(one: Known, installed: str) -> Iterator[str]:
     _, kind, _, releases, here, _ = known_list.row(one, installed)
-    taken = f", {one.signature.taken}" if isinstance(one, Defect) else ""
+    taken = one.taken and f", {one.taken}"
     yield from (one.name, f"  {one.title}")
     yield f"  {one.category}, root cause {one.cause}; {kind} ({one.severity}){taken}; {releases}, {here}"
     yield f"  upstream: {one.upstream or 'not reported'}"
-    yield f"  kernels: {', '.join(_kernels(one)) or 'none by itself'}"
+    yield f"  kernels: {', '.join(one.kernel_names) or 'none by itself'}"
     yield f"  source: {one.source}"
-    if (remedy := _remedy(one)) is not None:
-        yield from ("  remedy:", *(f"    {line}" for line in remedy.split("\n")))
+    if one.remedy is not None:
+        yield from ("  remedy:", *(f"    {line}" for line in one.remedy.split("\n")))
     yield from (
         "  for TensorFlow's issue form:",
         *(f"    {line}" for line in _issue(one).rstrip().split("\n")),

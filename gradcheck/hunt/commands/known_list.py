@@ -35,11 +35,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> cli.CommandOutput:
     """Lists the known defects, and the documented behaviour that tapes do not keep."""
     records, installed = cli.known_records(options.folder), cli.release()
-    data = {
-        "tensorflow": installed,
-        "defects": [fields(one, installed) for one in records if isinstance(one, Defect)],
-        "tape_defects": [fields(one, installed) for one in records if isinstance(one, TapeDefect)],
-    }
+    data = {"tensorflow": installed, **listed(records, [fields(one, installed) for one in records])}
     causes = by_cause(records)
     lines = []
     for group in causes:
@@ -50,6 +46,14 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     lines = [line for head, group in zip(lines, causes, strict=True) for line in (head, *(next(place) for _ in group))]
     step = f"python -m gradcheck known show NAME{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known list", (*lines, *_totals(records, installed)), data, step)
+
+
+def listed(records: Sequence[Known], told: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What is told of each record, in the lists for `--json`."""
+    lists: dict[str, list[dict[str, Any]]] = {kind.listed: [] for kind in (Defect, TapeDefect)}
+    for one, data in zip(records, told, strict=True):
+        lists[one.listed].append(data)
+    return lists
 
 
 def by_cause(records: Sequence[Known]) -> list[list[Known]]:
@@ -73,8 +77,7 @@ def named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
 
 def _totals(records: Sequence[Known], installed: str) -> Iterator[str]:
     """The numbers of records, of those that apply here, and of root causes of each class."""
-    defects = [one for one in records if isinstance(one, Defect)]
-    tapes = [one for one in records if isinstance(one, TapeDefect)]
+    defects, tapes = ([one for one in records if one.listed == kind.listed] for kind in (Defect, TapeDefect))
     kinds: list[tuple[str, Sequence[Known]]] = [("known defects", defects)]
     kinds += [("cases of documented behaviour that tapes do not keep", tapes)] if tapes else []
     for what, group in kinds:
@@ -94,11 +97,6 @@ def row(one: Known, installed: str) -> tuple[str, ...]:
 
 def fields(one: Known, installed: str) -> dict[str, Any]:
     """A record as data for `--json`."""
-    if isinstance(one, Defect):
-        same = one.signature
-        own = {"operation": same.operation, "order": same.order, "kind": same.kind, "description": one.description}
-    else:
-        own = {"documented": one.documented, "given": one.given}
     releases = {"from": one.releases.since, "until": one.releases.until, "here": one.covers(installed)}
     judged = {"class": one.category, "cause": one.cause, "severity": str(one.severity)}
-    return {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream, **judged}
+    return {"name": one.name, "title": one.title, **one.about, **releases, "upstream": one.upstream, **judged}

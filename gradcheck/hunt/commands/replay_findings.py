@@ -14,7 +14,8 @@ from typing import Any
 from gradcheck import documents
 from gradcheck.defects import known
 from gradcheck.defects.causes import KnownDocument, check_each, records_of
-from gradcheck.defects.records import Defect, Known
+from gradcheck.defects.earlier_regions import in_this_form
+from gradcheck.defects.records import Defect, Known, wrong_derivatives
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.commands.known_add import with_values
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]
     paths = _files(options.findings, stopped=bool(stopped))
     release = cli.tensorflow()
-    defects = [one for one in cli.known_records() if isinstance(one, Defect) and one.covers(release)]
+    defects = [one for one in wrong_derivatives(cli.known_records()) if one.covers(release)]
     seen = [one for path in paths for one in _replayed(path, defects, release)]
     seen += [_rerun(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
@@ -131,7 +132,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> list[Replayed]:
     """The outcome for the finding, or for each known defect or documented behaviour, in a file."""
     try:
-        found: KnownDocument | Report = documents.read(path, KnownDocument | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
+        found: KnownDocument | Report = documents.read(path, KnownDocument | Report, "a finding", in_this_form)  # type: ignore[arg-type]  # a union is no type
         if not isinstance(found, Report):
             records = records_of(found)
             check_each(found, records, known_graphs.check)
@@ -146,8 +147,7 @@ def _replayed_record(path: Path, record: Known, release: str) -> Replayed:
     from gradcheck.hunt.recheck import of_known
 
     seen, here = of_known(record), record.name if record.covers(release) else None
-    signature = record.signature if isinstance(record, Defect) else None
-    operation, order = (None, None) if signature is None else (signature.operation, signature.order)
+    operation, order = (record.about.get(name) for name in ("operation", "order"))
     return Replayed(
         str(path), seen.state, seen.message, "known", record.name, operation, order, record.kind, here, seen.changed
     )

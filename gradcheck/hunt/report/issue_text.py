@@ -31,17 +31,23 @@ def issue_text(
 
 def issue_of(record: Known, environment: Environment | None = None) -> str:
     """The text of an issue about a known defect: what is given, what is right and how that is known, a script."""
-    if isinstance(record, TapeDefect):
-        result = f"`{record.derivative}` is {_said(record.given)}; it should be {_said(record.documented)}."
-        behaviour, script = f"{record.title}.\n\n{result}\n\n{record.source}", program_forms.to_python(record.program)
-    else:
-        behaviour, script = _behaviour(record), script_of(record)
-    return issue_text(record.title, behaviour, script, environment)
+    behaviour = record.by_kind(_behaviour, _behaviour_of_tape)
+    return issue_text(record.title, behaviour, record.by_kind(script_of, script_of_tape), environment)
 
 
 def script_of(defect: Defect) -> str:
     """The reproduction script of a known defect: TensorFlow and NumPy only."""
     return example_of(defect).script(defect.title, one_sided=defect.kind is Kind.SUBDIFFERENTIAL)
+
+
+def script_of_tape(record: TapeDefect) -> str:
+    """The program of a record of tapes, as Python."""
+    return program_forms.to_python(record.program)
+
+
+def _behaviour_of_tape(record: TapeDefect) -> str:
+    result = f"`{record.derivative}` is {_said(record.given)}; it should be {_said(record.documented)}."
+    return f"{record.title}.\n\n{result}\n\n{record.source}"
 
 
 def _behaviour(defect: Defect) -> str:

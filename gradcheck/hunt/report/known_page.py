@@ -16,10 +16,9 @@ from pathlib import Path
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects.records import DEFECT, Defect, DerivativeValues, Known, Severity, TapeDefect
 from gradcheck.hunt.known_graphs import example_of
-from gradcheck.hunt.report.issue_text import issue_of, script_of
+from gradcheck.hunt.report.issue_text import issue_of, script_of, script_of_tape
 from gradcheck.hunt.report.rendering import counted, render
 from gradcheck.hunt.script import expression, variables
-from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import told_apart
 
 COLOURS = {Severity.SILENT: "wrong", Severity.NONE: "wrong", Severity.NOT_FINITE: "doubt", Severity.RAISES: "doubt"}
@@ -48,16 +47,6 @@ class KnownEntry:
         """The sort key: defects first, plain derivatives first, then the most severe, then the most common."""
         one = self.record
         return one.category != DEFECT, self.taken != "", one.severity, -self.uses, one.name
-
-    @property
-    def remedy(self) -> str | None:
-        """The code that has the right derivative."""
-        return self.record.remedy if isinstance(self.record, Defect) else None
-
-    @property
-    def kernels(self) -> list[str]:
-        """The kernels of TensorFlow that the record is about."""
-        return sorted({form.kernel for form in self.record.kernels}) if isinstance(self.record, Defect) else []
 
 
 def known_page(records: Sequence[Known], release: str) -> str:
@@ -88,10 +77,16 @@ def by_cause(entries: Iterable[KnownEntry]) -> list[list[KnownEntry]]:
 
 def entry(record: Known) -> KnownEntry:
     """A record with all that is derived from it."""
-    if isinstance(record, TapeDefect):
-        script = program_forms.to_python(record.program)
-        rows = ((record.derivative, shown(record.given), shown(record.documented)),)
-        return KnownEntry(record, script, rows, script, issue_of(record), 0, "")
+    return record.by_kind(_of_defect, _of_tape_defect)
+
+
+def _of_tape_defect(record: TapeDefect) -> KnownEntry:
+    script = script_of_tape(record)
+    rows = ((record.derivative, shown(record.given), shown(record.documented)),)
+    return KnownEntry(record, script, rows, script, issue_of(record), 0, "")
+
+
+def _of_defect(record: Defect) -> KnownEntry:
     graph = example_of(record).graph
     names = variables(graph)
     given = [f"{name} = {literal.array().tolist()}" for name, literal in zip(names, graph.inputs, strict=False)]

@@ -144,9 +144,9 @@ def test_what_is_found_wrong_in_such_a_region_is_the_known_defect() -> None:
 def test_a_region_that_is_mostly_right_leaves_open_what_no_other_region_decides() -> None:
     """They say nothing about another order, or about an operation whose name has the same ending."""
     cumprod = DEFECTS["cumprod-zero-order1"]
-    mostly = Region("cumprod", "always", (1,), drawn=True)
-    zero, elsewhere = Region("cumprod", "zero", (1,)), Region("cumprod", "always", (2,), drawn=True)
-    called_alike = Region("prod", "always", (1,), drawn=True)
+    mostly = Region("cumprod", (1,), drawn=True)
+    zero, elsewhere = Region("cumprod", (1,), "zero factor"), Region("cumprod", (2,), drawn=True)
+    called_alike = Region("prod", (1,), drawn=True)
 
     def answer(*regions: Region, value: float = 0.0, drawn: bool = False) -> bool | None:
         defect = structs.replace(cumprod, regions=regions)

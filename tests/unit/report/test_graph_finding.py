@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.conditions import describe
 from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.operations.special_sets import describe
 from gradcheck.result import Finding, Kind
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
