@@ -11,7 +11,7 @@ import tensorflow as tf
 from gradcheck import GradientInconclusive, Kind, Reason, assert_close
 from gradcheck.numerics.probing import directions_at
 from gradcheck.problem.function import Function
-from gradcheck.verdict.second_order import WIDE
+from gradcheck.verdict.suspicion import WIDE
 from tests import slices
 from tests.verdicts import check
 
