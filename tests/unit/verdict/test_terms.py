@@ -229,6 +229,24 @@ def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: boo
     return evidence(estimate=lambda _: estimate, samples=(values, values), lines=lines, own=own)
 
 
+@pytest.mark.parametrize(("width", "verdict"), [(1e-3, INCONCLUSIVE), (1e-9, INCONCLUSIVE), (3e-5, MISMATCH)])
+def test_steps_inside_a_stair_excuse_the_slope_of_many_stairs(width: float, verdict: Verdict) -> None:
+    """The usual steps, and those a millionth as wide, show the slope of many stairs; autodiff has that inside a stair,
+    which steps of about its width show.
+    """
+    f = lambda p: 3 * p  # noqa: E731
+    seen = beside_a_finer_row(f, estimated(1.0, 1e-9), autodiff=2.0 * ONE)
+    usual = seen.samples[0].step
+    lines: Any = seen.lines
+    lines.sample = lambda *_, shrink, **__: sample(f, np.ones(1), np.eye(1), step=usual * shrink)
+
+    def estimate(row: Any) -> Estimate:
+        inside = width / 2 < float(row.step[0] / usual[0]) < width * 2
+        return estimated(2.0, 0.1) if inside else estimated(1.0, 1e-9)
+
+    assert decided(wrong(2.0, 1.0, 1e-9), replace(seen, estimate=estimate), [ALIASING]).any(verdict)
+
+
 @pytest.mark.parametrize(
     ("gradients", "bound", "left"), [(True, 1e3, 0), (True, 0.5, 1), (False, 1e3, 1)], ids=["", "seen", "outputs"]
 )
