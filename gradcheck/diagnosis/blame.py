@@ -19,6 +19,7 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.diagnosis.known_defect import known_composition, orders_of, recognised
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, largest_steps
 from gradcheck.problem.function import Function
@@ -39,7 +40,7 @@ from gradcheck.verdict.looks import screened
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probes import PROBES, first_order
 from gradcheck.verdict.summary import summarise, undecided
-from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.verdict.tables import Comparison, Tolerance
 
 NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
 """Steps of a quick check, relative to the largest step: one for a central difference, then two for extrapolation."""

@@ -15,12 +15,13 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.graph import Graph
 from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding, ulp_rounding
 from gradcheck.verdict.summary import undecided
-from gradcheck.verdict.tables import EXCLUSION, Comparison
+from gradcheck.verdict.tables import Comparison
 
 VALUES = 1e-4
 """Relative tolerance of values; values that differ by more belong to another function, whatever its derivative."""

@@ -7,7 +7,7 @@ difference.RELATIVE      0.1                share of a value      verdicts from 
     unit/numerics/test_difference.py::test_what_is_conclusive_among_noise_is_right_to_a_tenth
 difference.ABSOLUTE      1e-6               share of |f| / step   endless doubt about derivatives that are next to zero
     unit/numerics/test_difference.py::test_a_slope_of_zero_is_decided_though_digits_are_lost
-difference.CERTAIN       10.0               bounds                taking what a bound just misses for another value
+difference.EXCLUSION     10.0               bounds                taking what a bound just misses for another value
     unit/numerics/test_probing.py::test_one_wrong_entry_is_always_caught_and_located
 difference.TIGHT         2.0**13            roundings             sampling again where rounding alone limits a bound
     unit/numerics/test_calibration.py::test_tight_estimates_are_as_good_as_those_of_a_close_look
@@ -25,6 +25,18 @@ one_sided.STEADY         0.9                ratio of changes      taking slopes 
     unit/numerics/test_one_sided.py::test_kind_by_name
 one_sided.LAST           4                  steps                 taking a slope that changes by chance for endless
     unit/numerics/test_one_sided.py::test_kind_by_name
+one_sided.ROOT           0.8                power of the step     taking slopes that settle with the steps for a cusp
+    unit/numerics/test_one_sided.py::test_kind_by_name
+one_sided.EVEN           0.1                share of a rate       missing a cusp beside other terms
+    unit/numerics/test_one_sided.py::test_slopes_where_the_power_of_a_fraction_has_another_one_beside_it
+one_sided.AMPLIFIED      10.0               roundings             bounds at cusps below the rounding of their slopes
+    unit/numerics/test_one_sided.py::test_slopes_of_a_smooth_function_at_the_power_of_a_fraction
+one_sided.ISOLATED       2000.0             ratio of steps        taking the edge of a staircase for a gap at the point
+    unit/numerics/test_one_sided.py::test_lost_digits_are_never_called_a_kink_or_a_jump
+one_sided.FINEST         3                  steps                 taking a rounded corner for a kink
+    unit/numerics/test_one_sided.py::test_breaks_on_smooth_functions_are_all_recognised
+one_sided.LASTING        0.25               share of a jump       taking a steep but smooth transition for a jump
+    unit/numerics/test_one_sided.py::test_no_smooth_point_is_called_anything_else
 one_sided.NOTHING        1e9*tiny           size of f             calling a function unknown that is zero
     unit/numerics/test_one_sided.py::test_kind_by_name
 one_sided.WIDENING       4.0                ratio of spans        passing over the last span within the domain

@@ -18,7 +18,7 @@ RELATIVE = 0.1
 ABSOLUTE = 1e-6
 """For derivatives near zero, a bound of at most this share of max |f| / radius**order is conclusive, too."""
 
-CERTAIN = 10.0
+EXCLUSION = 10.0
 """Whatever departs from an estimate by more than this many error bounds is another value."""
 
 TIGHT = 2.0**13

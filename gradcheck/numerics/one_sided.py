@@ -9,10 +9,10 @@ from math import comb
 
 import numpy as np
 
-from gradcheck.numerics.difference import ABSOLUTE
+from gradcheck.numerics.difference import ABSOLUTE, EXCLUSION, RELATIVE
 from gradcheck.numerics.rounding import PROMISE
 from gradcheck.numerics.sampling import Sample
-from gradcheck.numerics.tableau import WITNESSES
+from gradcheck.numerics.tableau import SAFETY, WITNESSES
 from gradcheck.typing import Array
 
 CHANGES = 4.0
@@ -32,6 +32,24 @@ STEADY = 0.9
 
 LAST = 4
 """The number of finest steps by which the slopes next to the point are judged."""
+
+ROOT = 0.8
+"""At a cusp the changes of the slope fall more slowly than this power of the step, and than the steps."""
+
+EVEN = 0.1
+"""At a cusp their rates of change are equal within this share."""
+
+AMPLIFIED = 10.0
+"""Aitken's process amplifies the rounding of the finest slope by at most this."""
+
+ISOLATED = 2000.0
+"""A gap at the point is the only one up to this many times the finest step."""
+
+FINEST = 3
+"""The number of finest steps on which a jump, a kink, or a gap at the point has to last."""
+
+LASTING = 0.25
+"""It lasts if it changes by at most this share of itself."""
 
 NOTHING = 1e9 * float(np.finfo(np.float64).tiny)
 """A function is taken to be at least this large."""
@@ -245,11 +263,11 @@ def _slopes(seen: _Sides, ratio: float) -> tuple[Array, Array, Array, Array, Arr
     endless = unsettled & (np.diff(np.abs(slopes[-LAST - 1 :]), axis=0) > 0).all(axis=0)
     # With a bounded second derivative these changes fall like the steps; with a root they fall more slowly.
     rate = sizes[1:] / sizes[:-1]
-    steady = (rate > ratio**-0.8) & (rate < STEADY) & (np.abs(rate / rate[-1] - 1.0) < 0.1)
+    steady = (rate > ratio**-ROOT) & (rate < STEADY) & (np.abs(rate / rate[-1] - 1.0) < EVEN)
     cusp = one_way & steady.all(axis=0)
     # At a cusp slopes converge like an unknown power of the step: Aitken's delta-squared process.
     aitken = slopes[2:] - steps[1:] ** 2 / (steps[1:] - steps[:-1])
-    aitken_bound = 2.0 * np.abs(np.diff(aitken[-3:], axis=0)).max(axis=0) + 10.0 * rounding[-1]
+    aitken_bound = SAFETY * np.abs(np.diff(aitken[-3:], axis=0)).max(axis=0) + AMPLIFIED * rounding[-1]
     value = np.where(endless, np.copysign(np.inf, slopes[-1]), np.where(cusp, aitken[-1], seen.slope[0]))
     bound = np.where(endless, 0.0, np.where(cusp, aitken_bound, seen.slope[1]))
     value, bound = np.where(seen.inside, value, np.nan), np.where(seen.inside, bound, np.inf)
@@ -263,11 +281,11 @@ def _gap(sample: Sample, seen: _Sides) -> tuple[Array, Array]:
     slope. Next to an edge of a staircase (a function that loses digits), more such edges follow.
     """
     (gap, bound), steps = seen.gap, sample.stencil.steps
-    size, near = np.abs(gap), steps <= 2000.0 * steps[-1]
+    size, near = np.abs(gap), steps <= ISOLATED * steps[-1]
     rest = seen.rises[near] - gap - seen.slope[0] * seen.shift[near]
     isolated = (np.abs(rest) <= 0.5 * size).all(axis=0)
     steep = np.abs(seen.slopes[-2:]).max(axis=(0, 1)) * np.abs(seen.shift[-1, 1])
-    clear = (size > 10.0 * _one_sided_noise(sample)) & (size > 10.0 * steep) & isolated
+    clear = (size > EXCLUSION * _one_sided_noise(sample)) & (size > EXCLUSION * steep) & isolated
     differs = size > DISTINCT * bound
     certain = (differs & clear).any(axis=0)
     return certain, (differs & ~clear).any(axis=0) & ~certain
@@ -292,15 +310,15 @@ def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
 
     If the sides only meet below the finest clear step (a rounded corner, noise in steps), the difference changes.
     """
-    clear = rounding[:, 1] + rounding[:, 0] <= 0.1 * np.abs(jump)
-    finest = clear & (np.cumsum(clear[::-1], axis=0)[::-1] <= 3)
-    same = np.abs(rows[:, 1] - rows[:, 0] - jump) <= 0.25 * np.abs(jump)
-    return np.asarray((finest.sum(axis=0) == 3) & (same | ~finest).all(axis=0))
+    clear = rounding[:, 1] + rounding[:, 0] <= RELATIVE * np.abs(jump)
+    finest = clear & (np.cumsum(clear[::-1], axis=0)[::-1] <= FINEST)
+    same = np.abs(rows[:, 1] - rows[:, 0] - jump) <= LASTING * np.abs(jump)
+    return np.asarray((finest.sum(axis=0) == FINEST) & (same | ~finest).all(axis=0))
 
 
 def _joined(seen: _Sides, kink: Array) -> Array:
     """Whether both sides meet at the point itself, rather than at a kink between the two finest steps."""
-    clear = seen.slope_rounding[:, 1] + seen.slope_rounding[:, 0] <= 0.1 * np.abs(kink)
+    clear = seen.slope_rounding[:, 1] + seen.slope_rounding[:, 0] <= RELATIVE * np.abs(kink)
     finest = np.where(clear, seen.shift[1:, 1], np.inf).min(axis=0)
     return np.asarray(seen.gap[1].max(axis=0) <= 0.5 * np.abs(kink) * finest)
 
@@ -335,7 +353,7 @@ def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
     with np.errstate(invalid="ignore"):
         kink = np.abs(coarse.right - coarse.left)
     claimed = np.isin(coarse.kind, ROUGH)
-    precise = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
+    precise = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= RELATIVE * kink)
     withdrawn = claimed & precise & (finer.kind == Smoothness.SMOOTH)
     return OneSided(*(np.where(withdrawn, getattr(finer, x.name), getattr(coarse, x.name)) for x in fields(OneSided)))
 

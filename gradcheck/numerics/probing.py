@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.numerics.difference import CERTAIN
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.numerics.sampling import EPS64, MANY, least_magnitude, slices, typical_magnitude
 from gradcheck.typing import Array
 
@@ -217,7 +217,7 @@ def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: 
     row = np.where(direction != 0.0, row, 0.0)
     value, bound = np.where(cotangent != 0.0, value, 0.0), np.where(cotangent != 0.0, bound, 0.0)
     test = probe_tests(value[None], row[None], direction[None], cotangent[None], bound[None])
-    allowed = CERTAIN * float(test.bound[0, 0])
+    allowed = EXCLUSION * float(test.bound[0, 0])
     residual = abs(float(test.residual[0, 0]))
     if np.isnan(residual):
         return np.inf

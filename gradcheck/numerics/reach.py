@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gradcheck.numerics.difference import CERTAIN, RELATIVE, Estimate, tight
+from gradcheck.numerics.difference import EXCLUSION, RELATIVE, Estimate, tight
 from gradcheck.numerics.rounding import FACTOR, RESOLVED, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
 from gradcheck.numerics.tableau import LEAST, WITNESSES, orderly
@@ -107,7 +107,7 @@ def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> A
 
         def departs(rises: Array, steps: Array) -> Array:
             away = np.abs(rises - 2 * steps * slope[:, None])
-            return np.asarray(away > 2 * CERTAIN * (errors + np.abs(steps) * bound[:, None]))
+            return np.asarray(away > 2 * EXCLUSION * (errors + np.abs(steps) * bound[:, None]))
 
         missed = departs(rises, steps[:, :, None]) & (np.abs(steps) < finest)[:, :, None]
         seen = departs((sample.right - sample.left)[:, -1:], finest[:, :, None])

@@ -14,6 +14,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, without_effect
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, MANY, QUICK, Sample, slices
 from gradcheck.result import NoTruth, OrderResult, Reason, Result, Verdict
@@ -25,7 +26,7 @@ from gradcheck.verdict.looks import slope_estimate
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.resolution import MARGIN
 from gradcheck.verdict.summary import undecided
-from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, compare
+from gradcheck.verdict.tables import GRANTED, Comparison, Tolerance, compare
 
 FINER = 2.0**-4
 """Scale of the finer steps that are tried if the usual ones on a line do not agree: a network has many kinks."""

@@ -20,7 +20,7 @@ from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.diagnosis.wrong_gradient import LostPart
-from gradcheck.numerics.difference import first_difference
+from gradcheck.numerics.difference import EXCLUSION, first_difference
 from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
@@ -31,7 +31,6 @@ from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 from gradcheck.verdict.lines import sample_values
 from gradcheck.verdict.summary import undecided
-from gradcheck.verdict.tables import EXCLUSION
 
 GradientPair = tuple[Sequence[Any], Sequence[Any]]
 ASIDE = 2.0**-4

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import EXCLUSION, Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
     OneSided,
@@ -35,7 +35,7 @@ from gradcheck.verdict.lines import LITTLE, Lines, sample_values
 from gradcheck.verdict.looks import closer_look
 from gradcheck.verdict.measured_rounding import DRAWS, SPREAD, inner_rounding, ulp_rounding
 from gradcheck.verdict.suspicion import FINER, NEARER, TINY, UNSMOOTH, Evidence
-from gradcheck.verdict.tables import EXCLUSION, GRANTED, LEFT, Comparison
+from gradcheck.verdict.tables import GRANTED, LEFT, Comparison
 
 CLEAR, ENOUGH = 64.0, 5
 """Departures beyond CLEAR times the largest perturbation of ENOUGH draws, on either side, are no rounding errors."""
@@ -65,13 +65,15 @@ if the derivative oscillates. Where a value changes on both sides, up to four do
 STILL = 4
 """An oscillation misses one of the first STILL parabolas, which are the widest."""
 
-PERIODS, NEAR, CHANGE = 100.0, 1e-4, 10.0
-"""A term that the error bound hides may have any value where it has turned by PERIODS radians, and no nearer than NEAR
-times the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has changed there by
-at most CHANGE times its size, times that distance over the radius."""
-SHARE, CHANCE = 1e-2, 1e-6
-"""If that change is at most SHARE of the gap, neighbours at that distance tell the two apart: so many of them that the
-probability of an oscillation being back within the change at all of them is below CHANCE."""
+PERIODS, LEAST_SHIFT, CHANGE = 100.0, 1e-4, 10.0
+"""A term that the error bound hides may have any value where it has turned by PERIODS radians, and no nearer than
+LEAST_SHIFT times the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has
+changed there by at most CHANGE times its size, times that distance over the radius."""
+
+SMALL_CHANGE, CHANCE = 1e-2, 1e-6
+"""If that change is at most SMALL_CHANGE of the gap, neighbours at that distance tell the two apart: so many of them
+that the probability of an oscillation being back within the change at all of them is below CHANCE."""
+
 NEIGHBOURS = np.array([1.0, -0.83, 0.61])
 """The neighbours' places, in units of that distance."""
 
@@ -345,10 +347,10 @@ def swings(
     rng, some = np.random.default_rng(2), np.count_nonzero(lines)
     move = (rng.uniform(0.5, 1.0, some) * rng.choice([-1.0, 1.0], some)) @ moves[lines]
     with np.errstate(invalid="ignore", divide="ignore"):
-        reached = NEAR * np.min(radius * gap / size, where=suspects, initial=1.0)
+        reached = LEAST_SHIFT * np.min(radius * gap / size, where=suspects, initial=1.0)
         near = np.max(PERIODS * comparison.bound * radius / gap, where=suspects, initial=reached)
         share = np.max(CHANGE * near / radius * size / gap, where=suspects, initial=0.0)
-    if share <= SHARE:
+    if share <= SMALL_CHANGE:
         count = int(np.ceil(np.log(CHANCE) / np.log(max(share, CHANCE))))
         points = point + near * move * NEIGHBOURS[:count, None]
         if _stays(derivative, points, comparison.autodiff, share * gap, suspects):

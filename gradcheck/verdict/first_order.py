@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 
 from gradcheck.autodiff.reverse import Gradients, along
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import EXCLUSION, Estimate, first_difference
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
@@ -18,7 +18,7 @@ from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
 from gradcheck.verdict.suspicion import Evidence, residue
-from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.tables import GRANTED, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.verdict.terms import judged
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import seen
+from gradcheck.numerics.one_sided import FINEST
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import PROMISE
 from gradcheck.numerics.sampling import (
     FIRST,
     LinePoints,
@@ -24,14 +26,8 @@ from gradcheck.problem.problem import Problem
 from gradcheck.typing import Array
 from gradcheck.verdict.tables import Tolerance
 
-ULPS = 4.0
-"""Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
-
 LITTLE = 64.0
 """A change by this many units in the last place of the computed values may be rounding alone."""
-
-FINEST = 3
-"""Number of finest steps on which a value that is isolated at the point keeps its distance."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ class Lines:
         assert self.left is not None
         (gradient,) = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
         sums = self.left.over(np.add, lambda vector, at: (vector * np.nan_to_num(gradient[at])) ** 2)
-        return np.asarray(ULPS * self.roundoff * np.sqrt(sums))
+        return np.asarray(PROMISE * self.roundoff * np.sqrt(sums))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """Sample the lines `places` with their usual steps scaled by `shrink`."""

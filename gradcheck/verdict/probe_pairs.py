@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.difference import EXCLUSION, Estimate
 from gradcheck.numerics.probing import magnitudes, probe_tests
+from gradcheck.numerics.rounding import FACTOR
 from gradcheck.numerics.sampling import EPS64
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
@@ -17,7 +18,7 @@ from gradcheck.typing import Array
 from gradcheck.verdict.lines import LITTLE
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.resolution import shares_of, unseen
-from gradcheck.verdict.tables import EXCLUSION, LEFT, Comparison, Tolerance
+from gradcheck.verdict.tables import LEFT, Comparison, Tolerance
 
 SMALL = 24
 """Up to this many coordinates (outputs) a close look takes one by one."""
@@ -27,9 +28,6 @@ FAINT = 1e-6
 
 Below float64, where roundings add up in a sum, the square root of the unit roundoff: 2.4e-4 in float32.
 """
-
-SCATTER = 4.0
-"""The sum of many roundings with random signs is at most this many times the root of the sum of their squares."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class Probes:
         if self.problem.precision <= EPS64 or rows.gaps is None:
             return None
         with np.errstate(invalid="ignore", over="ignore"):
-            scatter = SCATTER * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
+            scatter = FACTOR * np.sqrt(self.directions**2 @ (rows.gaps**2).T)
             return np.asarray(scatter if self._drifts else np.maximum(scatter, np.abs(self._drift(rows))))
 
     @property
@@ -206,7 +204,7 @@ class Probes:
         terms = np.abs(self.directions[:, None, :] * np.nan_to_num(rows.pulled))
         rounding = self._vanish(terms)
         if self.problem.precision > EPS64 and rows.gaps is not None:
-            rounding = (np.abs(np.nan_to_num(rows.pulled)) <= SCATTER * np.abs(rows.gaps))[None]
+            rounding = (np.abs(np.nan_to_num(rows.pulled)) <= FACTOR * np.abs(rows.gaps))[None]
         strict = error <= allowed
         waived = rounding & (terms <= allowed / EXCLUSION) & strict & (not self.tolerance.atol)
         wanted = self._wanted(rows)

@@ -33,28 +33,29 @@ from gradcheck.verdict.looks import closer_look, screened, sharp_beside
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding
 from gradcheck.verdict.probe_pairs import FAINT, SMALL, Probes, PulledBack
 from gradcheck.verdict.resolution import shares_of
-from gradcheck.verdict.second_order import SHARE, WIDE
+from gradcheck.verdict.second_order import SHARE
+from gradcheck.verdict.suspicion import WIDE
 from gradcheck.verdict.tables import Comparison, Tolerance, compare
 
-PROBES = 8
-"""The default number of random probes on each side."""
+PROBES = PAIR
+"""The default number of random probes on each side: those of one random pair."""
 
 GLANCES = 4
-"""The largest number of times that entries too small to show among others are probed again without these."""
+"""The largest number of times that probes are taken again: of entries too small to show, without the others that hid
+them; behind a failing probe, without the outputs in which a search has found nothing wrong."""
 
 JACOBIAN = 2**20
 """With a tolerance, all outputs are taken one by one in Jacobians of up to this many entries."""
 
-SINGLE = 2.0**-20
-"""The unit roundoff of float32 is below this; those of the 16-bit types are above."""
-
 ROWS = 64
+"""The number of outputs that are looked at one by one where probes cannot combine them."""
+
 SPLITS, SPLIT_VALUES = 256, 2**26
 """The number of times that coordinates are split, lower where the points of all splits would hold more than
 SPLIT_VALUES numbers."""
 
 ROUNDING = 0.01
-SEARCHES = 4
+"""The rounding that autodiff is granted in a probe is at most this share of the largest contribution."""
 
 
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
@@ -239,7 +240,7 @@ class _Probing(Probes):
         rounding of a loop, whose gradient is expensive, is measured only where its upper bound hides something.
         """
         loops = self.problem.in_float64 is not None and not self.problem.in_float64.straight
-        for measured in (False, True) if loops and self.problem.precision <= SINGLE else (True,):
+        for measured in (False, True) if loops and self.problem.precision <= np.finfo(np.float32).eps else (True,):
             table, wrong = self.test(estimate, rows, 0.0, measured=measured)
             if wrong is not None or not table.where(Verdict.AGREE).all():
                 return None
@@ -307,7 +308,7 @@ class _Probing(Probes):
                 rounding = np.minimum(np.maximum(measured, own.lost), ROUNDING * np.asarray(table.contribution))
             rows, table, wrong = tested()
         searched: list[Comparison] = []
-        while wrong is not None and len(searched) < SEARCHES:
+        while wrong is not None and len(searched) < GLANCES:
             line, row = wrong
             lost = rounding if table.lost is None else table.lost
             located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]))

@@ -14,9 +14,10 @@ from math import inf, isnan, nan
 import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
-from gradcheck.verdict.tables import EXCLUSION, GRANTED, Comparison, Tolerance
+from gradcheck.verdict.tables import GRANTED, Comparison, Tolerance
 
 EARNED = 0.1
 """The relative error of a source's own derivative that has to be noticeable for an agreement."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import Gradients
-from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
+from gradcheck.numerics.difference import EXCLUSION, RELATIVE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample, Stencil
@@ -45,18 +45,15 @@ from gradcheck.verdict.suspicion import (
     FINER,
     NEARER,
     UNSMOOTH,
-    VACUOUS,
+    WIDE,
     Evidence,
     noise_dominated,
     residue,
     rough_lines,
     worst_coordinates,
 )
-from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.tables import Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.verdict.terms import judged
-
-WIDE = 4096
-"""Beyond this many coordinates a column is compared by its products with parts, this long, of a random left vector."""
 
 MOST, BESIDE = 0.5, 0.6
 """If more than MOST of a column is in doubt, it is sampled again beyond the finest step, else between the steps."""
@@ -259,7 +256,7 @@ def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Com
     with np.errstate(invalid="ignore", over="ignore"):
         lost = np.nan_to_num(np.abs(autodiff - exact), posinf=0.0)
     sizes = np.abs(estimate.value)
-    little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
+    little = np.maximum(RELATIVE * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
     lost = np.where(entries.where(Verdict.MISMATCH) & (lost <= little), lost, 0.0)
     return compare(autodiff, estimate, lines.tolerance, np.maximum(rounding, lost), factor=EXCLUSION)
 

@@ -8,19 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
+from gradcheck.numerics.difference import EXCLUSION, RELATIVE, Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import ROUGH, OneSided, Smoothness, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import FINE, QUICK, Sample, Stencil, slices
+from gradcheck.numerics.sampling import FINE, MANY, QUICK, Sample, Stencil, slices
 from gradcheck.problem.problem import Problem
 from gradcheck.typing import Array
 from gradcheck.verdict.lines import LITTLE, Lines
 from gradcheck.verdict.measured_rounding import OwnRounding, ulp_rounding
-from gradcheck.verdict.tables import EXCLUSION, Comparison, compare
-
-VACUOUS = 0.1
-"""Rounding above this share of the derivative leaves nothing to compare."""
+from gradcheck.verdict.tables import Comparison, compare
 
 DROWNED = 0.01
 """Noise above this share of a gradient leaves nothing of its own derivative."""
@@ -34,8 +31,9 @@ FINER = 2.0**-20
 NEARER = 2.0**-10
 """Steps finer than those by this factor show no more than one step of a staircase."""
 
-ESTIMATED, AT_A_TIME = 4096, 65536
-"""Second derivatives of up to ESTIMATED coordinates are estimated, chosen by crude differences, AT_A_TIME at once."""
+WIDE = 4096
+"""At most this many coordinates of a column of second derivatives are estimated. A longer one is compared by products
+with parts, this long, of a random left vector; crude differences choose the coordinates that are estimated."""
 
 SUSPECTS = 8
 """The number of coordinates that are examined behind wrong products."""
@@ -79,7 +77,7 @@ class Evidence:
         problem, sample = self.lines.problem, self.samples[0]
         sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
         rounded = np.maximum(LITTLE * problem.precision * sizes, self.beside)
-        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
+        return np.asarray(np.maximum(RELATIVE * np.abs(difference), rounded))
 
     @cached_property
     def finer(self) -> Sample:
@@ -195,8 +193,8 @@ def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
         return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
 
     places = np.arange(autodiff.size)
-    if places.size > ESTIMATED:
-        crude = np.concatenate([crude_difference(some(part)) for part in slices(places.size, AT_A_TIME)], axis=2)
-        places = worst(ESTIMATED, places, *crude[:, 0])
+    if places.size > WIDE:
+        crude = np.concatenate([crude_difference(some(part)) for part in slices(places.size, MANY)], axis=2)
+        places = worst(WIDE, places, *crude[:, 0])
     estimate = first_difference(some(places))
     return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])

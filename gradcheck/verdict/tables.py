@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.difference import EXCLUSION, Estimate
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
-
-EXCLUSION = 10.0
-"""Number of error bounds by which autodiff has to miss an interval before it counts as excluded."""
 
 GRANTED = 4.0
 """A closer look may allow this many times what an earlier one does, as it measures rounding and lost digits."""

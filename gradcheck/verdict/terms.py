@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import ABSOLUTE, RELATIVE, Estimate
+from gradcheck.numerics.difference import ABSOLUTE, EXCLUSION, RELATIVE, Estimate
 from gradcheck.numerics.one_sided import Smoothness, interval, subgradient_allows
 from gradcheck.numerics.sampling import CONFIRM
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import doubts
 from gradcheck.verdict.suspicion import FINER, Evidence
-from gradcheck.verdict.tables import EXCLUSION, Comparison, confirmed
+from gradcheck.verdict.tables import Comparison, confirmed
 
 
 @dataclass(frozen=True)

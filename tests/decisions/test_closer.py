@@ -98,6 +98,14 @@ def test_the_true_derivative_lies_within_the_bound(name: str) -> None:
     assert (outside, vague) == ([], {})
 
 
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "second"])
+def test_an_edge_inside_the_first_closer_stencil_ends_the_next_one(stencil: Stencil) -> None:
+    edge, x = EDGES["log"], np.array([3 - 1e-12])
+    estimate = look(edge, x, stencil, order=1, trusting=True)
+    assert estimate.conclusive.all()
+    assert (np.abs(estimate.value - edge.first(x)) <= estimate.bound).all()
+
+
 DECIDED = [
     "relu6 at 6 - 1e-5",
     "maximum 1e-6 above its switch",

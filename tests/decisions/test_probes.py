@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import tensorflow as tf
 from gradcheck import GradientInconclusive, Kind, Reason, assert_close
 from gradcheck.numerics.probing import directions_at
 from gradcheck.problem.function import Function
-from gradcheck.verdict.second_order import WIDE
+from gradcheck.verdict import probes
+from gradcheck.verdict.suspicion import WIDE
 from tests import slices
 from tests.verdicts import check
 
@@ -146,6 +148,19 @@ def test_tolerance_over_probes() -> None:
     assert check(scaled_log(factor), x, rtol=1e-4).verdict == "agree"
     (finding,) = check(scaled_log(factor), x, rtol=1e-7).findings
     assert finding.index == (5,)
+
+
+def test_no_measured_rounding_excuses_a_probe_that_is_off_by_the_largest_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = SimpleNamespace(beside=lambda low, _: np.full(low.shape, 1e6), lost=0.0)
+    monkeypatch.setattr(probes, "slope_rounding", lambda *_: measured)
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        wrong = tf.constant(np.where(np.arange(100) == 7, 2.0, 1.0))
+        return tf.reduce_sum(tf.sin(x)), lambda upstream: upstream * wrong * tf.cos(x)
+
+    (finding,) = check(f, np.linspace(0.1, 0.5, 100)).findings
+    assert finding.index == (7,)
 
 
 def test_float32_among_many() -> None:

@@ -227,6 +227,13 @@ def test_a_coordinate_that_is_faint_beside_the_others_is_looked_at_without_them(
     assert [finding.index for finding in check(weighted(0.01), x).findings] == [(3,)]
 
 
+def test_coordinates_that_stay_faint_are_looked_at_one_by_one_after_five_probes(points: list[int]) -> None:
+    sizes = 1e-3 ** (np.arange(18) % 3)
+    result = check(lambda x: tf.reduce_sum(sizes * tf.sin(x)), np.linspace(0.2, 1.4, 18))
+    assert result.verdict == Verdict.AGREE
+    assert points == [QUICKLY - 1] * 5 + [18 * (QUICKLY - 1)]
+
+
 @slices.parametrized("wrong", range(0, 20, 3), lambda places: places[-1:])
 def test_so_is_an_output(wrong: int, points: list[int]) -> None:
     matrix = np.random.default_rng(0).normal(size=(20, 40))

@@ -15,7 +15,9 @@ from gradcheck.numerics.sampling import QUICK
 from gradcheck.problem.function import Function
 from gradcheck.tracing.perturbation import perturbing
 from gradcheck.verdict import second_order
-from gradcheck.verdict.looks import screened
+from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.looks import BEYOND, screened
+from gradcheck.verdict.suspicion import worst_coordinates
 from tests import slices
 from tests.verdicts import check
 
@@ -114,6 +116,21 @@ def test_what_is_not_connected_or_not_finite_among_thousands(monkeypatch: pytest
     assert finding.kind == "missing"
 
 
+def test_the_eight_entries_that_look_worst_among_thousands_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = []
+
+    def noted(*arguments: Any) -> Array:
+        examined.append(worst_coordinates(*arguments))
+        return examined[-1]
+
+    monkeypatch.setattr(second_order, "WIDE", 100)
+    monkeypatch.setattr(second_order, "worst_coordinates", noted)
+    _, matrix, x = drawn(0, inputs=300)
+    wrong = [3, 50, 99, 100, 111, 200, 250, 299]
+    assert check(planted(matrix, *((3, 7, place, 1e-4) for place in wrong)), x, order=2).verdict == "mismatch"
+    assert sorted(examined[0].tolist()) == wrong
+
+
 def test_a_gradient_whose_derivative_is_its_own_contradicts_the_values_among_thousands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,6 +187,56 @@ def test_an_unlucky_entry_costs_another_row_and_no_close_look(
     assert taken == [len(QUICK.offsets)] * 2
     looks.clear()
     assert check(planted(matrix, (2, 3, 4, 0.1)), x, order=2).verdict == "mismatch"
+
+
+@pytest.mark.parametrize(("unlucky", "closer"), [(5, 0.6), (7, BEYOND)])
+def test_a_column_is_sampled_again_between_its_steps_or_beyond_them_if_most_is_in_doubt(
+    unlucky: int, closer: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of twelve entries so many are in doubt at first."""
+    shrinks: list[float] = []
+    sampled = Lines.sampled
+
+    def noted(lines: Lines, stencil: Any, places: Array, shrink: Array) -> Any:
+        shrinks.extend(shrink.tolist() if lines.gradients else [])
+        return sampled(lines, stencil, places, shrink)
+
+    def doubtful(*arguments: Any, **of_values: Any) -> Estimate:
+        estimate = screened(*arguments, **of_values)
+        if len(shrinks) == 1:
+            estimate.conclusive[0, :unlucky], estimate.bound[0, :unlucky] = False, np.inf
+        return estimate
+
+    monkeypatch.setattr(Lines, "sampled", noted)
+    monkeypatch.setattr(second_order, "screened", doubtful)
+    _, matrix, x = drawn(0)
+    assert check(planted(matrix), x, order=2).verdict == "agree"
+    assert shrinks[1] / shrinks[0] == pytest.approx(closer)
+
+
+@pytest.mark.parametrize(("lost", "rows"), [(1e6, 1), (1e7, 2)])
+def test_digits_that_are_lost_far_below_the_largest_entry_of_a_column_cost_no_other_row(
+    lost: float, rows: int, taken: list[int]
+) -> None:
+    x = np.linspace(0.4, 1.3, 4)
+
+    def f(x: tf.Tensor) -> Any:
+        return 1e3 * (tf.reduce_sum(x**3) - 3.4) + x[1] * ((lost + x[0] ** 2) - lost)
+
+    assert check(f, x, order=2).verdict == "agree"
+    assert len(taken) == rows
+
+
+def test_what_products_of_thousands_lose_costs_no_other_row(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_order, "WIDE", 100)
+    x = np.linspace(0.4, 1.3, 300)
+    at_point = float(1e2 * np.sum(x**3))
+
+    def f(x: tf.Tensor) -> Any:
+        return 1e2 * tf.reduce_sum(x**3) - at_point + x[1] * ((1e5 + x[0] ** 2) - 1e5)
+
+    assert check(f, x, order=2).verdict == "agree"
+    assert taken == [len(QUICK.offsets), 1]
 
 
 def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> None:

@@ -240,6 +240,13 @@ def test_a_kink_that_rounding_hides_on_most_steps_excuses_what_lies_between(auto
     assert check(kinked, 0.6).verdict == verdict
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_kink_that_only_some_oblique_directions_show_is_no_mismatch(sign: float) -> None:
+    """The function is zero in two opposite quadrants, and min(|x|, |y|) in the others."""
+    result = check(lambda x: tf.maximum(saddle(tf.stack([x[0], sign * x[1]])), 0.0), [0.0, 0.0])
+    assert (result.verdict, result.orders[1].reasons) == (INCONCLUSIVE, (Reason.COMPOSED_KINK,))
+
+
 def test_what_a_decomposition_loses_of_small_elements_beside_large_ones_is_no_mismatch() -> None:
     x = np.array([[-1.0, 1e7, 0.0], [1.0, 1e7, 2.0]])
     assert check(lambda x: tf.square(tf.linalg.svd(x)[2]), x).verdict != MISMATCH

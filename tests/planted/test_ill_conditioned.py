@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Verdict
 from gradcheck.verdict.first_order import compare_first
-from gradcheck.verdict.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.verdict.tables import Comparison, Tolerance
 from tests import slices
 from tests.verdicts import check
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-FOLDERS = ("numerics",)
-MOST = 53
+FOLDERS = ("numerics", "verdict")
+MOST = 110
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

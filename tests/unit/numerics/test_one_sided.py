@@ -106,6 +106,12 @@ def test_slopes_of_a_smooth_function_at_the_power_of_a_fraction() -> None:
     assert abs(found.right[0, 0] - 2.0) <= found.right_bound[0, 0] < 1e-6
 
 
+def test_slopes_where_the_power_of_a_fraction_has_another_one_beside_it() -> None:
+    found = along(lambda x: np.abs(x) ** 1.3 * (1.0 + np.abs(x)), 0.0, stencil=CONFIRM)
+    assert found.kind[0, 0] == CURVATURE_JUMP
+    assert abs(found.right[0, 0]) <= found.right_bound[0, 0] < 1e-6
+
+
 def test_lines_and_outputs_are_classified_each_by_itself() -> None:
     def f(points: Array) -> Array:
         x, y = points[:, 0], points[:, 1]

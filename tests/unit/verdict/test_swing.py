@@ -68,7 +68,6 @@ def test_a_value_that_is_wrong_around_the_point_does_not_swing(gap: float) -> No
 
 
 def test_the_larger_the_gap_the_fewer_neighbours_are_asked() -> None:
-    asked = [len(judged(swinging(gap, 0.0, 0.0), 1e-11, 0.3)[1]) for gap in (10.0, 0.03, 3e-3)]
-    assert asked == sorted(asked)
-    assert asked[0] <= 2
-    assert asked[-1] >= 3
+    """Two or three, which an oscillation passes once in a million times; for small gaps pairs at six distances."""
+    asked = [len(judged(swinging(gap, 0.0, 0.0), 1e-11, 0.3)[1]) for gap in (10.0, 0.03, 3e-3, 1e-4)]
+    assert asked == [2, 2, 3, 12]

@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.difference import EXCLUSION, Estimate
 from gradcheck.result import Kind, Reason, Verdict
-from gradcheck.verdict.tables import EXCLUSION, PARTS, WORD, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.verdict.tables import PARTS, WORD, Comparison, Tolerance, combined, compare, confirmed
 
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
 

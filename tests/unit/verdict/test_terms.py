@@ -17,7 +17,8 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import Smoothness
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, Reason, Verdict
-from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding
+from gradcheck.verdict import doubts
+from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding, with_inner_rounding
 from gradcheck.verdict.suspicion import Evidence
 from gradcheck.verdict.tables import PARTS, Comparison, Tolerance
 from gradcheck.verdict.terms import (
@@ -102,6 +103,47 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
     assert len(taken) == draws
 
 
+def test_what_is_wrong_within_a_few_roundings_of_the_point_alone_is_no_rounding() -> None:
+    def derivative(_: Any, point: Any) -> Any:
+        away = float(point[0] - 1.0) / 2.0**-53
+        return (1.0 + (abs(away) <= 5) * (1e-12 if away <= 0 else 2e-12)) * ONE
+
+    problem: Any = SimpleNamespace(in_float64=None, point=np.ones(1), precision=2.0**-53, perturbed=lambda _: problem)
+    own = OwnRounding(Neighbourhood(problem, derivative), (1.0 + 1e-12) * ONE, 1e-16 * ONE)
+    assert own.moved(1e-12 * ONE) == pytest.approx(1e-12, rel=1e-3)
+    assert own.beside(ONE, ONE) == 1e-16
+
+
+def test_digits_that_one_of_six_neighbours_shows_are_lost() -> None:
+    taken = []
+
+    def derivative(of: Any, _: Any) -> Any:
+        taken.append(of is problem)
+        return (1.0 + 1e-4 * (of is problem and sum(taken) == 1 + 6)) * ONE
+
+    form: Any = SimpleNamespace(same_gradients=True, point=np.ones(1), perturbed=lambda _: form)
+    problem: Any = SimpleNamespace(in_float64=form, point=np.ones(1), rounded=lambda point: point)
+    assert OwnRounding(Neighbourhood(problem, derivative), ONE, 1e-7 * ONE).lost == pytest.approx(1e-4)
+
+
+def test_two_draws_are_enough_for_what_agrees_without_rounding() -> None:
+    taken = []
+
+    def values(points: Any, *_: Any) -> Any:
+        taken.append(1)
+        return np.full((len(points), 1), 1.0 + 1e-12 * len(taken))
+
+    problem: Any = SimpleNamespace(point=np.ones(1), perturbed=lambda _: problem)
+    lines: Any = SimpleNamespace(problem=problem, values=values, gradients=True)
+    row = sample(lambda p: p, np.ones(1), np.eye(1))
+    (settled,) = with_inner_rounding(lines, row, enough=lambda _: True)
+    assert settled.floor == pytest.approx(2 * 2e-12, rel=1e-3), "twice the largest change"
+    assert len(taken) == 1 + 2
+    (other,) = with_inner_rounding(lines, row, enough=lambda _: False)
+    assert len(taken) == 3 + 1 + 8
+    assert other.floor == pytest.approx(2 * 8e-12, rel=1e-3)
+
+
 def test_what_is_not_finite_is_no_residue() -> None:
     assert with_allowances(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE), [RESIDUE]).any(MISMATCH)
 
@@ -122,6 +164,34 @@ def test_a_finer_row_refutes_only_what_it_contradicts(
     """Autodiff gives 2, the usual stencil 1; a finer one that agrees with autodiff counts unless it is constant."""
     seen = beside_a_finer_row(lambda p: slope * p, estimated(finer, bound), autodiff=2.0 * ONE)
     assert decided(wrong(2.0, 1.0, 1e-9), seen, [ALIASING]).any(verdict)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "late", "draws", "verdict"),
+    [
+        (100.0, 99, 5, INCONCLUSIVE),
+        (10.0, 99, 16, INCONCLUSIVE),
+        (50.0, 8, 12, MISMATCH),
+        (1000.0, 3, 7, MISMATCH),
+        (1000.0, 6, 5, INCONCLUSIVE),
+    ],
+)
+def test_a_finer_row_is_no_rounding_if_few_draws_or_all_of_them_move_it_far_less(
+    ratio: float, late: int, draws: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perturbed values move by 1 / `ratio` of their departures from the estimate; from the draw `late` on, by these."""
+    taken: list[int] = []
+
+    def moved(_: Any, row: Any, places: Any, draw: int) -> Any:
+        taken.append(len(places))
+        departures = 2 * np.abs(row.step[:, None] * row.stencil.offsets[places])
+        return departures[:, :, None] / (ratio if draw < late else 1.0)
+
+    monkeypatch.setattr(doubts, "inner_rounding", moved)
+    seen = beside_a_finer_row(lambda p: 3 * p, estimated(5.0, 0.1), autodiff=2.0 * ONE)
+    assert decided(wrong(2.0, 1.0, 1e-9), seen, [ALIASING]).any(verdict)
+    assert len(taken) == draws
+    assert max(taken[1:]) == 10, "only the points that rounding explains least are perturbed again"
 
 
 @pytest.mark.parametrize(("finer", "verdict"), [(2.2, INCONCLUSIVE), (2.3, MISMATCH), (1.2, MISMATCH)])
@@ -157,6 +227,24 @@ def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: boo
     )
     own = SimpleNamespace(autodiff=autodiff, beside=lambda *_: 0 * ONE)
     return evidence(estimate=lambda _: estimate, samples=(values, values), lines=lines, own=own)
+
+
+@pytest.mark.parametrize(("width", "verdict"), [(1e-3, INCONCLUSIVE), (1e-9, INCONCLUSIVE), (3e-5, MISMATCH)])
+def test_steps_inside_a_stair_excuse_the_slope_of_many_stairs(width: float, verdict: Verdict) -> None:
+    """The usual steps, and those a millionth as wide, show the slope of many stairs; autodiff has that inside a stair,
+    which steps of about its width show.
+    """
+    f = lambda p: 3 * p  # noqa: E731
+    seen = beside_a_finer_row(f, estimated(1.0, 1e-9), autodiff=2.0 * ONE)
+    usual = seen.samples[0].step
+    lines: Any = seen.lines
+    lines.sample = lambda *_, shrink, **__: sample(f, np.ones(1), np.eye(1), step=usual * shrink)
+
+    def estimate(row: Any) -> Estimate:
+        inside = width / 2 < float(row.step[0] / usual[0]) < width * 2
+        return estimated(2.0, 0.1) if inside else estimated(1.0, 1e-9)
+
+    assert decided(wrong(2.0, 1.0, 1e-9), replace(seen, estimate=estimate), [ALIASING]).any(verdict)
 
 
 @pytest.mark.parametrize(
