@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
 from gradcheck.problem.observed_call import ObservedCall, observed_call
-from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of
+from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of, with_keywords
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
@@ -64,6 +64,7 @@ EMPTY = "the inputs or the outputs have no elements: there is nothing to compare
 def check(
     f: Callable[..., Any],
     *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
     order: int = 1,
     variables: Any = None,
     gradient: Any = None,
@@ -74,16 +75,19 @@ def check(
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
     `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
-    a nested structure of tensors. Python floats, and lists of numbers, become float64; for float32 give
-    `tf.constant(x)`. Floating and complex inputs, and `variables`, are differentiated. Integers, booleans and strings
-    are passed as tensors, too; close over Python values: `lambda x: f(x, "tanh")`.
+    a nested structure of tensors; named tuples and dataclasses are structures, too, and None among tensors is left out.
+    Python floats, and lists or tuples of numbers, become float64; for float32 give `tf.constant(x)`. Floating and
+    complex inputs, keyword arguments in `kwargs`, and `variables` are differentiated; a model or a layer among
+    `variables` stands for its trainable ones. Integers, booleans and strings are passed as tensors; close over Python
+    values: `lambda x: f(x, "tanh")`.
 
     `order=2` compares first and second derivatives. `gradient` is compared in place of TensorFlow's: the gradient of
     the sum of f's outputs (of its real part, as in `tape.gradient`), given as values in the structure of the inputs, or
-    as a callable that takes the arguments of `f`. `rtol` and `atol`: errors up to atol + rtol * |derivative| do not
-    matter; if an error of that size could not have been seen, the verdict is inconclusive. By default every error that
-    can be seen matters. More than 24 coordinates, or outputs, are replaced by `probes` random directions on each side.
-    From 7 inputs or 25 outputs on, an eighth of these comes first, and is enough if it agrees.
+    as a callable that takes the arguments of `f`; those of `kwargs` come last. `rtol` and `atol`: errors up to
+    atol + rtol * |derivative| do not matter; if an error of that size could not have been seen, the verdict is
+    inconclusive. By default every error that can be seen matters. More than 24 coordinates, or outputs, are replaced by
+    `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
+    enough if it agrees.
 
     One of `variables` is unconnected if its gradient is None and `f` does not change with it: `unconnected` of the
     result names it, a note says what `f` does depend on, and the verdict is inconclusive if nothing else is left.
@@ -95,6 +99,7 @@ def check(
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
     agree
     """
+    f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
     return result_of(f, inputs, options_from(order, rtol, atol, probes), variables, gradient)
 
 
@@ -301,6 +306,7 @@ def _changes(function: Function, part: slice) -> bool:
 def assert_close(
     f: Callable[..., Any],
     *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
     order: int = 1,
     variables: Any = None,
     gradient: Any = None,
@@ -326,6 +332,7 @@ def assert_close(
     __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
     options = options_from(order, rtol, atol, probes)
+    f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
     checked = partial(result_of, f, inputs, options, variables, gradient)
     # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None

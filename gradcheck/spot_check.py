@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import tensorflow as tf
-
+from gradcheck.autodiff.sources import variables_in
 from gradcheck.check import result_of
 from gradcheck.diagnosis.unconnected import tell_unconnected
 from gradcheck.options import Options, name_of, refuse_directions, refuse_modes, refuse_uncallable
@@ -50,7 +49,7 @@ def spot_check(
     refuse_modes(None, unconnected)
     refuse_uncallable(loss, gradient)
     variables = list(variables) if isinstance(variables, Iterator) else variables
-    listed = tf.nest.flatten(variables)
+    listed = variables_in(variables)
     try:
         walk = SpotWalk.of(loss, variables, gradient)
     except ValueError:

@@ -153,11 +153,12 @@ class Arguments:
 def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = ()) -> Arguments:
     """Find the sources in the inputs (called `names`, or inputs[0], …) and variables.
 
-    Python floats, and lists of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep their dtype;
-    integer, boolean and string leaves stay as tensors. Raises TypeError for a leaf that is no tensor and for a variable
-    that is not one, ValueError for NaN or Inf in a source, for a violated constraint, and where nothing is floating.
+    Python floats, and lists and tuples of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep
+    their dtype; integer, boolean and string leaves stay as tensors. Raises TypeError for a leaf that is no tensor and
+    for a variable that is not one, ValueError for NaN or Inf in a source, for a violated constraint, and where nothing
+    is floating.
     """
-    inputs = tuple(_numbers(value) for value in inputs)
+    inputs = tuple(with_arrays(value) for value in inputs)
     given = [
         (name, _tensor(name, leaf), constraint)
         for name, wrapped in chain.from_iterable(named_leaves(inputs, names))
@@ -197,7 +198,7 @@ def parameter_names(f: Callable[..., Any]) -> list[str]:
 
 def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return the inputs with every leaf a tensor, a variable or None, as in `parse_arguments`. Raises TypeError."""
-    inputs = tuple(_numbers(value) for value in inputs)
+    inputs = tuple(with_arrays(value) for value in inputs)
     found = []
     for value, named in zip(inputs, named_leaves(inputs, names), strict=True):
         bare = [(name, _unwrapped(leaf)[0]) for name, leaf in named]
@@ -229,18 +230,32 @@ def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _unwrapped(leaf: Any) -> tuple[Any, Constraint]:
-    return (_numbers(leaf.value), leaf.constraint) if isinstance(leaf, Constrained) else (leaf, UNCONSTRAINED)
+    return (with_arrays(leaf.value), leaf.constraint) if isinstance(leaf, Constrained) else (leaf, UNCONSTRAINED)
 
 
-def _numbers(value: Any) -> Any:
-    """Convert a (nested) list of numbers, not all of them integers, to an array; return anything else unchanged."""
+def with_arrays(value: Any, kinds: str = "fc") -> Any:
+    """Convert each list or tuple of numbers in a structure to an array, if it is of these kinds; no named tuples.
+
+    >>> with_arrays({"a": [1.0, 2.0], "n": [1, 2]})
+    {'a': array([1., 2.]), 'n': [1, 2]}
+    """
     array = listed_numbers(value)
-    return value if array is None or array.dtype.kind not in "fc" else array
+    if array is not None:
+        return array if array.dtype.kind in kinds else value
+    if isinstance(value, dict):
+        parts: Any = {key: with_arrays(part, kinds) for key, part in value.items()}
+        return parts if any(parts[key] is not value[key] for key in value) else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    parts = [with_arrays(part, kinds) for part in value]
+    if all(part is one for part, one in zip(parts, value, strict=True)):
+        return value
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
 def listed_numbers(value: Any) -> Array | None:
-    """Convert a (nested) list of nothing but numbers to an array; None for anything else."""
-    leaves = [leaf for _, leaf in paths("", value)] if isinstance(value, list) else []
+    """Convert a (nested) list or tuple of nothing but numbers to an array; None for anything else."""
+    leaves = [leaf for _, leaf in paths("", value)] if type(value) in (list, tuple) else []
     if not leaves or not all(isinstance(one, (int, float, complex)) and not isinstance(one, bool) for one in leaves):
         return None
     try:
@@ -279,12 +294,12 @@ def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
     if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
         variables = [variables]
     found = []
-    for position, given in enumerate([] if variables is None else tf.nest.flatten(variables)):
+    for position, given in enumerate([] if variables is None else variables_in(variables)):
         item, constraint = _unwrapped(given)
         variable = variable_of(item)
         if variable is None:
             raise TypeError(
-                f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
+                f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected, or a model "
                 "(pass tensors as inputs: gradcheck.check(f, tensor))"
             )
         name = f"variables[{position}] ({getattr(item, 'path', None) or item.name})"
@@ -295,6 +310,27 @@ def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
             )
         found.append((name, variable, constraint))
     return found
+
+
+def variables_in(given: Any) -> list[Any]:
+    """The leaves of nested variables, with the trainable variables of each model, layer or module in its place.
+
+    >>> layer = tf.Module()
+    >>> layer.rate = tf.Variable(1.0, name="rate")
+    >>> [one.name for one in variables_in([layer, tf.Variable(2.0, name="other")])]
+    ['rate:0', 'other:0']
+    """
+    found: list[Any] = []
+    for item in tf.nest.flatten(given):
+        inner = None if isinstance(item, Constrained) or variable_of(item) is not None else _trainable(item)
+        found += [item] if inner is None else inner
+    return found
+
+
+def _trainable(item: Any) -> list[Any] | None:
+    """The trainable variables of a model, a layer or a module; None for anything else."""
+    inner = getattr(item, "trainable_variables", None)
+    return list(inner) if isinstance(inner, (list, tuple)) and not isinstance(item, type) else None
 
 
 def variable_of(item: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -271,8 +271,7 @@ class Function(Problem):
         self.held.put_back()
         if perturbing():
             computed_from(tensors)
-        results: Tensors = tf.nest.flatten(self.f(*self.arguments.rebuilt(tensors)))
-        return results
+        return tensors_of(self.f(*self.arguments.rebuilt(tensors)))
 
     @cached_property
     def constrained(self) -> bool:
@@ -403,6 +402,21 @@ class Function(Problem):
             tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
             for part, result in zip(self.result_parts, self.results, strict=True)
         ]
+
+
+def tensors_of(result: Any) -> Tensors:
+    """The tensors that a function returned, flat: the fields of dataclasses, and nothing for None beside tensors."""
+    leaves: Tensors = tf.nest.flatten(result)
+    if not any(leaf is None or _has_fields(leaf) for leaf in leaves):
+        return leaves
+    found: Tensors = []
+    for leaf in leaves:
+        found += tensors_of([getattr(leaf, each.name) for each in fields(leaf)]) if _has_fields(leaf) else [leaf]
+    return [leaf for leaf in found if leaf is not None] or leaves
+
+
+def _has_fields(leaf: Any) -> bool:
+    return is_dataclass(leaf) and not isinstance(leaf, type) and not tf.is_tensor(leaf)
 
 
 def flat(results: Sequence[Array]) -> Array:

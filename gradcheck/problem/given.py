@@ -24,7 +24,7 @@ from gradcheck.autodiff.reverse import (
     pullbacks,
     taking_derivative,
 )
-from gradcheck.autodiff.sources import Source, listed_numbers, paths
+from gradcheck.autodiff.sources import Source, listed_numbers, paths, with_arrays
 from gradcheck.numerics.sampling import LinePoints
 from gradcheck.problem.function import Function
 from gradcheck.problem.mapped import Mapped
@@ -217,11 +217,10 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
 def _readings(gradient: Any) -> Iterator[Tensors]:
     """Yield the possible readings: each leaf a gradient, each list of numbers a gradient, or all one gradient."""
     yield tf.nest.flatten(gradient)
-    if isinstance(gradient, (list, tuple)):
-        arrays = [listed_numbers(one) for one in gradient]
-        if any(array is not None for array in arrays):
-            pairs = zip(arrays, gradient, strict=True)
-            yield tf.nest.flatten([one if array is None else array for array, one in pairs])
+    parts = gradient if isinstance(gradient, (list, tuple)) else [gradient]
+    arrays = [with_arrays(one, "fciu") for one in parts]
+    if any(one is not other for one, other in zip(parts, arrays, strict=True)):
+        yield tf.nest.flatten(arrays)
     if (whole := listed_numbers(gradient)) is not None:
         yield [whole]
 

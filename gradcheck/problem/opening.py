@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.errors import about_floating_types
 from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
-from gradcheck.problem.function import Function, flat
+from gradcheck.problem.function import Function, flat, tensors_of
 from gradcheck.problem.mapped import as_array
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
@@ -59,7 +61,35 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
     if variables is not None and arguments.total == len(arguments.leaves):
         _refuse_unlisted(f, given, arguments)
     specs = specs_of(result)
-    return Function(f, arguments, specs, opened=flat(list(map(as_array, tf.nest.flatten(result)))))
+    return Function(f, arguments, specs, opened=flat(list(map(as_array, tensors_of(result)))))
+
+
+def with_keywords(f: Any, gradient: Any, inputs: tuple[Any, ...], keywords: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Return `f`, and a `gradient` that is called, as functions that take the keyword arguments last, by position.
+
+    The third value holds the inputs and then those arguments. Raises TypeError for keywords that are no dict of names.
+    """
+    if keywords is None:
+        return f, gradient, inputs
+    if not isinstance(keywords, Mapping) or not all(isinstance(name, str) for name in keywords):
+        raise TypeError(f"kwargs was {keywords!r}; a dict of f's keyword arguments was expected, as in {{'rate': 0.1}}")
+    called, given = (_by_position(one, len(inputs), tuple(keywords)) if callable(one) else one for one in (f, gradient))
+    return called, given, (*inputs, *keywords.values())
+
+
+def _by_position(f: Callable[..., Any], count: int, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return `f` as a function of `count` arguments and then of keyword arguments with these names, by position."""
+
+    @wraps(f, updated=())
+    def called(*given: Any) -> Any:
+        return f(*given[:count], **dict(zip(names, given[count:], strict=True)))
+
+    known = parameter_names(f)[:count]
+    known += [f"input_{place}" for place in range(len(known), count)]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in (*known, *names)])
+    vars(called)["__signature__"] = signature
+    return called
 
 
 def refuse_graph(name: str) -> None:
@@ -103,7 +133,7 @@ def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: A
 
 def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
     """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
-    leaves = tf.nest.flatten(result)
+    leaves = tensors_of(result)
     if not leaves:
         raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
     names = ["the result"] if len(leaves) == 1 else [f"output {position}" for position in range(len(leaves))]

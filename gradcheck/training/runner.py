@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.sources import variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
@@ -74,7 +74,7 @@ class StepRunner:
         """Check these variables; return None if none are given. Raises TypeError."""
         if variables is None:
             return None
-        found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
+        found = [variables] if variable_of(variables) is not None else variables_in(variables)
         wrong = [type(item).__name__ for item in found if variable_of(item) is None]
         if wrong or not found:
             kind = wrong[0] if wrong else "nothing"

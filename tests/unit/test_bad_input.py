@@ -104,7 +104,7 @@ def test_a_variable_that_is_not_finite() -> None:
         (lambda x: x.numpy(), ["the result of f is of type float64", "NumPy"]),
         (lambda x: [], ["f returned []", "holds no tensor"]),
         (lambda x: (x, tf.argmax([x, x])), ["output 1 of f has dtype int64"]),
-        (lambda x: {"a": x, "b": None}, ["output 1 of f is None"]),
+        (lambda x: {"a": None, "b": None}, ["output 0 of f is None"]),
         (lambda x: tf.sparse.from_dense([x]), ["the result of f is of type SparseTensor", "tf.sparse.to_dense(y)"]),
         (lambda x: (x, tf.ragged.constant([[1], [2, 3]])), ["output 1 of f is of type RaggedTensor", "y.to_tensor()"]),
         (lambda x: tf.IndexedSlices([x], [0]), ["of type IndexedSlices, not a dense", "tf.convert_to_tensor(y)"]),

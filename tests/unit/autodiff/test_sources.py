@@ -24,7 +24,7 @@ def test_names_and_dtypes_of_sources() -> None:
 
 
 def test_rebuilding_replaces_the_sources_only() -> None:
-    inputs = ({"b": 1.0, "a": [2.0, 3]}, 4.0)
+    inputs = ({"b": 1.0, "a": [tf.constant(2.0), 3]}, 4.0)
     found = parse_arguments(inputs, None)
     (rebuilt, last) = found.rebuilt(["A0", "B", "last"])
     assert (rebuilt["a"][0], rebuilt["b"], last) == ("A0", "B", "last")
