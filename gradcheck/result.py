@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from html import escape
 from math import ceil, inf, isfinite, log10
 from typing import NoReturn
+
+import msgspec
 
 APART, LISTED = 10.0, 8
 """A source's resolution is printed if it differs from the usual one by more than APART; at most LISTED are printed."""
@@ -294,7 +297,7 @@ class SourceResult:
 
 @dataclass(frozen=True)
 class Result(NoTruth):
-    """The result of `check`, order by order; print it to read it.
+    """The result of `check`, order by order; print it to read it. A notebook shows it as tables.
 
     `sources` is the result of `explain` for each source of each derivative. `unconnected` names those of its sources,
     or of the listed variables, whose gradient is None and with which nothing changes; notes say more.
@@ -339,12 +342,66 @@ class Result(NoTruth):
             raise KeyError(f"{name!r} names {len(found)} sources where one was expected; known are {known}")
         return found[0].resolution
 
+    def to_json(self) -> str:
+        """The result as a JSON text: the verdict and all fields of the records by name; null for NaN and infinity.
+
+        >>> from gradcheck import check
+        >>> import json
+        >>> json.loads(check(lambda x: x**2, 3.0).to_json())["orders"]["1"]["compared"]
+        1
+        """
+        fields = {"verdict": self.verdict, **msgspec.to_builtins(self, str_keys=True)}
+        return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
+
+    def __repr__(self) -> str:
+        orders = (f"order {number} {one.verdict}, {one.compared} compared" for number, one in self.orders.items())
+        return f"<gradcheck.Result: {'; '.join(orders)}>"
+
+    def _repr_html_(self) -> str:
+        """The table of sources or findings that a notebook shows, with the printed result below it."""
+        rows = [_row_of_source(one) for one in self.sources] or [_row_of_finding(one) for one in self.findings]
+        head = ("derivative", "verdict", "TensorFlow", "estimate", "cause", "where", "remedy")
+        shown = [cell for cell in range(len(head)) if any(row[cell] for row in rows)]
+        lines = [f"<p><b>gradcheck: {self.verdict}</b></p>"]
+        if rows:
+            lines.append(
+                "<table><thead><tr>" + "".join(f"<th>{head[cell]}</th>" for cell in shown) + "</tr></thead><tbody>"
+            )
+            for row in rows:
+                cells = (f'<td style="text-align:left">{escape(row[cell])}</td>' for cell in shown)
+                lines.append(f"<tr>{''.join(cells)}</tr>")
+            lines.append("</tbody></table>")
+        lines.append(f"<details><summary>as printed</summary><pre>{escape(str(self))}</pre></details>")
+        return "\n".join(lines)
+
     def __str__(self) -> str:
         parts = list(map(str, self.orders.values()))
         if self.sources:
             notes = [f"note: {note}" for order in self.orders.values() for note in order.notes]
             parts = [*_by_call(self.sources), *notes]
         return "\n".join([f"gradcheck: {self.verdict}", *parts])
+
+
+def _row_of_finding(one: Finding) -> tuple[str, ...]:
+    given = "None" if one.kind is Kind.MISSING else ""
+    known = (
+        text if number is None else f"{number:.6g}" for number, text in ((one.autodiff, given), (one.difference, ""))
+    )
+    return (f"order {one.order}, {one.element}", one.kind.value, *known, *_cells_of(one.diagnosis))
+
+
+def _row_of_source(one: SourceResult) -> tuple[str, ...]:
+    wrong = one.finding
+    verdict = {True: "right", False: "wrong", None: "inconclusive"}[one.right] if wrong is None else wrong.kind.value
+    estimate = "" if wrong is None or wrong.difference is None else f"{wrong.difference:.6g} at {wrong.element}"
+    return (one.name, verdict, one.gradient, estimate, *_cells_of(one.diagnosis))
+
+
+def _cells_of(diagnosis: Diagnosis | None) -> tuple[str, str, str]:
+    if diagnosis is None:
+        return "", "", ""
+    where = "" if diagnosis.place is None else str(diagnosis.place)
+    return f"{diagnosis.cause.value}: {diagnosis.evidence}", where, diagnosis.remedy
 
 
 def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
