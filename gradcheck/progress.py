@@ -1,6 +1,7 @@
-"""Progress of a long check: a bar on the terminal, and Ctrl-C, which ends it at the next evaluation at the latest.
+"""Progress of a long check on stderr, and Ctrl-C, which ends it at the next evaluation at the latest.
 
-The bar appears after two seconds if stderr is a terminal, rich is installed (Keras needs it) and CI is not set.
+A bar appears after two seconds if stderr is a terminal, rich is installed (Keras needs it) and CI is not set. Without
+one, as in a log, a line is printed every ten seconds; under pytest, nothing is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ DELAY = 2.0
 PER_SECOND = 8.0
 """Updates of the bar per second."""
 
+EVERY = 10.0
+"""Seconds between two lines where there is no bar."""
+
 
 class LongCheck:
     """A running check: its number of `evaluations`, its stage, and its bar once there is one."""
@@ -31,6 +35,7 @@ class LongCheck:
         self.interrupted = False
         self.live: Any = None
         self._began, self._over, self._lock = time.monotonic(), False, threading.Lock()
+        self._ended = threading.Event()
 
     @property
     def text(self) -> str:
@@ -50,8 +55,17 @@ class LongCheck:
             except Exception:  # no rich, or another bar is on the terminal
                 self.live = None
 
+    def print_lines(self) -> None:
+        """Print the text on stderr every EVERY seconds until the check is over."""
+        while not self._ended.wait(EVERY):
+            try:
+                print(self.text, file=sys.stderr, flush=True)
+            except (AttributeError, OSError, ValueError):  # stderr was closed
+                return
+
     def hide(self) -> None:
-        """Remove the bar, for good."""
+        """Remove the bar, for good, and print no more lines."""
+        self._ended.set()
         with self._lock:
             self._over = True
             if self.live is not None:
@@ -110,6 +124,9 @@ def shown(name: str) -> Iterator[None]:
             timer.start()
             stack.callback(check.hide)
             stack.callback(timer.cancel)
+        elif sys.stderr is not None and "PYTEST_CURRENT_TEST" not in os.environ:
+            threading.Thread(target=check.print_lines, daemon=True).start()
+            stack.callback(check.hide)
         yield
         counted(0)
 

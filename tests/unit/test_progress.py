@@ -32,6 +32,38 @@ def test_no_bar_under_pytests_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not progress._has_a_reader()
 
 
+def test_a_line_every_so_often_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = threading.Event()
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+
+    def slow(x: Any) -> Any:
+        assert printed.wait(60.0)
+        return x**2
+
+    def notice(check: progress.LongCheck) -> str:
+        printed.set()
+        return f"{check.name} is checked"
+
+    monkeypatch.setattr(progress.LongCheck, "text", property(notice))
+    with progress.shown("slow"):  # under pytest
+        assert not [one for one in threading.enumerate() if one.name.endswith("(print_lines)")]
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    gradcheck.check(slow, 1.5)
+    assert capsys.readouterr().err.startswith("slow is checked\n")
+
+
+def test_no_line_of_a_check_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    before = threading.active_count()
+    with progress.shown("f"):
+        (line,) = (one for one in threading.enumerate() if one.name.endswith("(print_lines)"))
+    line.join(60.0)
+    assert not line.is_alive()
+    assert threading.active_count() <= before
+
+
 def test_the_parts_of_a_check_are_counted_together() -> None:
     seen: list[Any] = []
 
