@@ -23,7 +23,7 @@ from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
 from gradcheck.problem.observed_call import ObservedCall, observed_call
 from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of, with_keywords
-from gradcheck.progress import at, shown
+from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
@@ -48,7 +48,7 @@ from gradcheck.verdict.failure import (
 )
 from gradcheck.verdict.probes import PROBES, first_order
 from gradcheck.verdict.second_order import second_order
-from gradcheck.verdict.summary import broken, summarise, undecided
+from gradcheck.verdict.summary import broken, out_of_time, summarise, undecided
 
 NOT_LOOKED_FOR = (
     "The cause was not looked for while Hypothesis was trying examples. "
@@ -71,6 +71,7 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
     probes: int = PROBES,
+    seconds: float | None = None,
 ) -> Result:
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
@@ -89,6 +90,9 @@ def check(
     `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
     enough if it agrees.
 
+    After `seconds`, the check ends at its next evaluation: what it has found stands, an order that was not decided is
+    inconclusive, and a note says so.
+
     One of `variables` is unconnected if its gradient is None and `f` does not change with it: `unconnected` of the
     result names it, a note says what `f` does depend on, and the verdict is inconclusive if nothing else is left.
 
@@ -100,7 +104,7 @@ def check(
     agree
     """
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    return result_of(f, inputs, options_from(order, rtol, atol, probes), variables, gradient)
+    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds), variables, gradient)
 
 
 def result_of(
@@ -123,31 +127,32 @@ def result_of(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
-    orders = range(1, options.order + 1)
+    orders, found = range(1, options.order + 1), dict[int, OrderResult]()
     with ExitStack() as stack:
-        stack.enter_context(shown(name_of(f)))
+        stack.enter_context(shown(name_of(f), options.seconds))
         try:
             function, notes, of_state = _steady(stack, f, inputs, variables, causes)
+            problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
+            if gradient is None:
+                notes += [f"{source.name} has no gradient (None)" for source in lost]
+            else:
+                given = given_gradient(function, gradient)
+                problem = GivenGradient.of(function, given, called=callable(gradient))
+                notes += [note for note in [coarser(function, given)] if note]
+            own = CheckDiagnosis(function, None, order=1).record if causes else None
+            notes += unconnected_notes(own, [(source.name, source.variable) for source in unconnected], "f")
+            diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)
+            for number in orders:
+                with internal_errors_told() as internal:
+                    told = (*notes, *of_state) if number == 1 else ()
+                    result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, told)
+                found[number] = replace(result, notes=(*result.notes, *internal))
+                if len(unconnected) == len(function.sources):
+                    found[number] = nothing_connected(found[number])
         except NothingToCompareError as error:
             return Result({number: error.result(number) for number in orders})
-        problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
-        if gradient is None:
-            notes += [f"{source.name} has no gradient (None)" for source in lost]
-        else:
-            given = given_gradient(function, gradient)
-            problem = GivenGradient.of(function, given, called=callable(gradient))
-            notes += [note for note in [coarser(function, given)] if note]
-        own = CheckDiagnosis(function, None, order=1).record if causes else None
-        notes += unconnected_notes(own, [(source.name, source.variable) for source in unconnected], "f")
-        diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)
-        found: dict[int, OrderResult] = {}
-        for number in orders:
-            with internal_errors_told() as internal:
-                told = (*notes, *of_state) if number == 1 else ()
-                result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, told)
-            found[number] = replace(result, notes=(*result.notes, *internal))
-            if len(unconnected) == len(function.sources):
-                found[number] = nothing_connected(found[number])
+        except TimeUpError:
+            return Result({number: found.get(number) or out_of_time(number) for number in orders})
         return Result(found, unconnected=tuple(source.name for source in unconnected))
 
 
@@ -313,6 +318,7 @@ def assert_close(
     rtol: float | None = None,
     atol: float | None = None,
     probes: int = PROBES,
+    seconds: float | None = None,
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> None:
@@ -331,7 +337,7 @@ def assert_close(
     """
     __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
-    options = options_from(order, rtol, atol, probes)
+    options = options_from(order, rtol, atol, probes, seconds)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
     checked = partial(result_of, f, inputs, options, variables, gradient)
     # With a given gradient the cause decides the kind, and the kind the exception's class.

@@ -12,12 +12,13 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
-from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
-from gradcheck.diagnosis.calls import as_traced, explained_call, merged
+from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
+from gradcheck.diagnosis.calls import as_traced, explained_call, merged, not_reached
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
 from gradcheck.options import name_of, options_from
-from gradcheck.progress import at, shown
+from gradcheck.problem.function import tensors_of
+from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.hooks import EAGERLY
@@ -42,6 +43,7 @@ def explain(
     rtol: float | None = None,
     atol: float | None = None,
     probes: int = PROBES,
+    seconds: float | None = None,
 ) -> Result:
     """Explain every derivative that `f` takes: for each source, whether it is correct, and if not, why.
 
@@ -49,8 +51,8 @@ def explain(
     differences of the call's target, and a lost part is traced to the line that lost it. `f` may be a training step,
     such as a Keras model's train_step. If it takes no derivative, it has to return a tensor (or a nested structure of
     them); then the gradient of the sum of its results is explained, with respect to the floating inputs and
-    `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol` and `probes`
-    are those of `check`; constrained inputs, such as those of `gradcheck.symmetric`, are refused.
+    `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol`, `probes`
+    and `seconds` are those of `check`; constrained inputs, such as those of `gradcheck.symmetric`, are refused.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Print the result to read it; `result.sources` holds one SourceResult per source and call, with
@@ -78,12 +80,12 @@ def explain(
             f"f is of type {type(f).__name__}, a callable was expected: gradcheck.explain(f, x) runs f(x) and explains "
             "the derivatives that it takes"
         )
-    tolerance = options_from(1, rtol, atol, probes).tolerance
+    tolerance = options_from(1, rtol, atol, probes, seconds).tolerance
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed = _listed(variables)
     with ExitStack() as stack:
         internal = stack.enter_context(internal_errors_told())
-        stack.enter_context(shown(name_of(f)))
+        stack.enter_context(shown(name_of(f), seconds))
         stack.enter_context(state_restored())
         first, _ = _recorded(f, inputs, listed)
         if first.draws:
@@ -105,7 +107,10 @@ def explain(
         found = []
         for number, call in enumerate(calls, 1):
             at(f"derivative {number} of {len(calls)}")
-            found.append(explained_call(record, call, tolerance, probes, names))
+            try:
+                found.append(explained_call(record, call, tolerance, probes, names))
+            except TimeUpError:
+                found.append(not_reached(call, names))
     notes += internal
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
@@ -187,12 +192,12 @@ def _listed(variables: Any) -> list[Any]:
     """The listed variables, flat. Raises TypeError for anything else."""
     if variables is None:
         return []
-    given = [variables] if variable_of(variables) is not None else tf.nest.flatten(variables)
+    given = [variables] if variable_of(variables) is not None else variables_in(variables)
     _refuse_constrained((f"variables[{position}]", item) for position, item in enumerate(given))
     for position, item in enumerate(given):
         if variable_of(item) is None:
             raise TypeError(
-                f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
+                f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected, or a model "
                 "(pass tensors as inputs: gradcheck.explain(f, tensor))"
             )
     return [variable_of(item) for item in given]
@@ -216,7 +221,7 @@ def _differentiated(
             "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
             "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
         )
-    flat = tf.nest.flatten(record.result)
+    flat = tensors_of(record.result)
     if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
         kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
         raise TypeError(
@@ -229,7 +234,7 @@ def _differentiated(
         sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            parts = tf.nest.flatten(record.f(*inputs))
+            parts = tensors_of(record.f(*inputs))
             outputs = [part for part in parts if tf.is_tensor(part) and differentiable(part)]
         return tape.gradient(outputs, sources)
 

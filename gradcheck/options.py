@@ -16,26 +16,34 @@ MODES = ("raise", "warn", "ignore")
 
 @dataclass(frozen=True)
 class Options:
-    """The highest order of a check, its tolerance, and its number of random probes on each side."""
+    """The highest order of a check, its tolerance, its number of random probes on each side, and its time limit."""
 
     order: int = 1
     tolerance: Tolerance = field(default_factory=Tolerance)
     probes: int = PROBES
+    seconds: float | None = None
 
 
-def options_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Options:
+def options_from(
+    order: int, rtol: float | None, atol: float | None, probes: int, seconds: float | None = None
+) -> Options:
     """Validate the options of a check. Raises ValueError."""
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if value is not None and not (number and 0 <= value < np.inf):
+        if value is not None and not (_is_number(value) and 0 <= value < np.inf):
             raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
+    if seconds is not None and not (_is_number(seconds) and seconds > 0):
+        raise ValueError(f"seconds was {seconds!r}; a positive number, or None for no limit, was expected")
     if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
         raise ValueError(
             f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
         )
-    return Options(order, Tolerance(rtol, atol), probes)
+    return Options(order, Tolerance(rtol, atol), probes, seconds)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def refuse_modes(inconclusive: str | None, unconnected: str) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a long check on stderr, and Ctrl-C, which ends it at the next evaluation at the latest.
+"""Progress of a long check on stderr, its time limit, and Ctrl-C: both end it at the next evaluation at the latest.
 
 A bar appears after two seconds if stderr is a terminal, rich is installed (Keras needs it) and CI is not set. Without
 one, as in a log, a line is printed every ten seconds; under pytest, nothing is.
@@ -27,15 +27,24 @@ EVERY = 10.0
 """Seconds between two lines where there is no bar."""
 
 
-class LongCheck:
-    """A running check: its number of `evaluations`, its stage, and its bar once there is one."""
+class TimeUpError(BaseException):
+    """The time limit has passed; a BaseException, so that handlers of the errors of checked code let it pass."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.stage, self.evaluations = name, "", 0
+
+class LongCheck:
+    """A running check: its number of `evaluations`, its stage, its time limit, and its bar once there is one."""
+
+    def __init__(self, name: str, seconds: float | None = None) -> None:
+        self.name, self.stage, self.evaluations, self.seconds = name, "", 0, seconds
         self.interrupted = False
         self.live: Any = None
         self._began, self._over, self._lock = time.monotonic(), False, threading.Lock()
         self._ended = threading.Event()
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.seconds is not None and time.monotonic() - self._began > self.seconds
 
     @property
     def text(self) -> str:
@@ -105,15 +114,16 @@ RUNNING: ContextVar[LongCheck | None] = ContextVar("RUNNING", default=None)
 
 
 @contextmanager
-def shown(name: str) -> Iterator[None]:
-    """Show the progress of a check of `name` in the block, unless it is part of another check.
+def shown(name: str, seconds: float | None = None) -> Iterator[None]:
+    """Show the progress of a check of `name` in the block, unless it is part of another check, whose limit holds then.
 
-    Raises KeyboardInterrupt after Ctrl-C, even if the running code caught it.
+    After `seconds`, evaluations raise TimeUpError. Raises KeyboardInterrupt after Ctrl-C, even if the running code
+    caught it.
     """
     if RUNNING.get() is not None:
         yield
         return
-    check = LongCheck(name)
+    check = LongCheck(name, seconds)
     with ExitStack() as stack:
         stack.callback(RUNNING.reset, RUNNING.set(check))
         if _hears_of_interrupts():
@@ -128,16 +138,28 @@ def shown(name: str) -> Iterator[None]:
             threading.Thread(target=check.print_lines, daemon=True).start()
             stack.callback(check.hide)
         yield
-        counted(0)
+        if check.interrupted:
+            raise KeyboardInterrupt
 
 
 def counted(evaluations: int) -> None:
-    """Count evaluations that are about to be made. Raises KeyboardInterrupt after a Ctrl-C that was caught."""
+    """Count evaluations that are about to be made.
+
+    Raises KeyboardInterrupt after a Ctrl-C that was caught, and TimeUpError after the time limit.
+    """
     check = RUNNING.get()
     if check is not None:
         check.evaluations += evaluations
         if check.interrupted:
             raise KeyboardInterrupt
+        if check.out_of_time:
+            raise TimeUpError
+
+
+def time_limit() -> float | None:
+    """The seconds of the running check's time limit, once it has passed; else None."""
+    check = RUNNING.get()
+    return check.seconds if check is not None and check.out_of_time else None
 
 
 def at(stage: str) -> None:

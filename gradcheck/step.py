@@ -10,13 +10,14 @@ import numpy as np
 
 from gradcheck.check import raise_unless_good
 from gradcheck.options import name_of, options_from, refuse_modes
-from gradcheck.progress import shown
+from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
 from gradcheck.tracing.state import seeded
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
 from gradcheck.training.step_check import StepCheck
 from gradcheck.verdict.probes import PROBES
+from gradcheck.verdict.summary import out_of_time
 
 
 def _number(learning_rate: Any) -> float | None:
@@ -41,6 +42,7 @@ def assert_step(
     rtol: float | None = None,
     atol: float | None = None,
     probes: int = PROBES,
+    seconds: float | None = None,
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> Result:
@@ -54,8 +56,9 @@ def assert_step(
     gradients, or, without an optimizer, by -`learning_rate` times the gradient. If a step with several losses, such as
     a GAN's, returns one of them, or a dict, each variable is compared with the loss that its own tape differentiated,
     with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
-    averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`, and so is `unconnected`, for
-    variables that are listed, or that a tape or an optimizer of the step got and that are to be trained.
+    averaging. `rtol`, `atol`, `probes`, `seconds` and `inconclusive` are those of `assert_close`, and so is
+    `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are to be
+    trained.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
     summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python
@@ -81,13 +84,16 @@ def assert_step(
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
-    options = options_from(1, rtol, atol, probes)
-    with shown(name_of(step)), runner.mode(), ExitStack() as stack:
+    options = options_from(1, rtol, atol, probes, seconds)
+    with shown(name_of(step), seconds), runner.mode(), ExitStack() as stack:
         try:
-            found = prepare(runner, variables)
-        except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
-            stack.enter_context(seeded())
-            found = prepare(runner, variables)
-        result = StepCheck(runner, found, options, rate).result()
+            try:
+                found = prepare(runner, variables)
+            except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
+                stack.enter_context(seeded())
+                found = prepare(runner, variables)
+            result = StepCheck(runner, found, options, rate).result()
+        except TimeUpError:
+            result = Result({1: out_of_time(1)})
     raise_unless_good(name_of(step), result, "given", inconclusive, unconnected)
     return result

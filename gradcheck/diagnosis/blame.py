@@ -25,8 +25,9 @@ from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, largest_steps
 from gradcheck.problem.function import Function
 from gradcheck.problem.opening import open_function
 from gradcheck.problem.problem import Problem
+from gradcheck.progress import TimeUpError, time_limit
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Verdict, told_apart
-from gradcheck.tracing.blame_time import TIMES, BlameTime, TimeUpError
+from gradcheck.tracing.blame_time import TIMES, BlameTime
 from gradcheck.tracing.graph_interpreter import OF_GRAPH
 from gradcheck.tracing.kernels import ONE_TRIANGLE
 from gradcheck.tracing.operation import attribute_kinds, widened
@@ -432,7 +433,9 @@ def looked_at_text(found: Blame) -> str:
     count = _counted(found.looked_at)
     if found.left:
         total = found.looked_at + len(found.unclear) + len(found.left)
-        count = f"{found.looked_at} of {total} operations looked at in {TIMES} times the time of the check"
+        limit = time_limit()
+        taken = f"{TIMES} times the time of the check" if limit is None else f"{limit:g} s"
+        count = f"{found.looked_at} of {total} operations looked at in {taken}"
     names = dict.fromkeys(_name(operation) for operation in found.unclear)
     return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
 

@@ -28,7 +28,7 @@ from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, call_user_code, place_of, quoted
 from gradcheck.verdict.lines import sample_values
 from gradcheck.verdict.probe_pairs import SMALL
-from gradcheck.verdict.summary import broken, element_of, estimate_text, undecided
+from gradcheck.verdict.summary import broken, element_of, estimate_text, out_of_time, undecided
 from gradcheck.verdict.tables import Tolerance
 
 SHOWN = 12
@@ -107,6 +107,14 @@ def explained_call(
         count = len(results)
         orders = [OrderResult(1, Verdict.INCONCLUSIVE, reasons=(Reason.UNCONNECTED,), inconclusive=count)]
     return merged(orders, results, _constant_updates(record, sources))
+
+
+def not_reached(call: DerivativeCall, names: Sequence[str] | None) -> Result:
+    """The result of a derivative that was not compared within the time limit."""
+    order, where = out_of_time(1), place_of(call.line, call.method)
+    named = zip(source_names(call) if names is None else names, call.results or (), strict=False)
+    sources = (SourceResult(where, name, shown_gradient(given), None, order.notes[0]) for name, given in named)
+    return Result({1: order}, tuple(sources))
 
 
 def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:

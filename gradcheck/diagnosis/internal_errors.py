@@ -1,4 +1,4 @@
-"""The boundary around every search for a cause: an internal error costs the cause, never the verdict, and is noted."""
+"""The boundary around a search for a cause: an internal error, or a time limit, costs the cause, never the verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from gradcheck.progress import TimeUpError, time_limit
+
 NOT_FOUND = "the cause was not found: internal error "
+TIME_UP = "the cause was not looked for to the end: {:g} s were over"
 OWN = Path(__file__).resolve().parents[1]
 
 raised = False
@@ -30,7 +33,7 @@ def internal_errors_told() -> Iterator[list[str]]:
 
 @contextmanager
 def cause_searched() -> Iterator[None]:
-    """End the block, a search for a cause, at an exception in it, which is noted as an internal error.
+    """End the block, a search for a cause, at an exception in it, which is noted, or at the check's time limit.
 
     A function that is decorated with it returns None then.
 
@@ -38,12 +41,20 @@ def cause_searched() -> Iterator[None]:
     """
     try:
         yield
+    except TimeUpError:
+        if (limit := time_limit()) is None:
+            raise
+        _tell(TIME_UP.format(limit))
     except Exception as error:  # ours
         if raised:
             raise
-        notes = _told.get()
-        if notes is not None and (note := note_on(error)) not in notes:
-            notes.append(note)
+        _tell(note_on(error))
+
+
+def _tell(note: str) -> None:
+    notes = _told.get()
+    if notes is not None and note not in notes:
+        notes.append(note)
 
 
 def note_on(error: Exception) -> str:

@@ -29,6 +29,7 @@ from gradcheck.problem.given import GivenGradient
 from gradcheck.problem.mapped import Mapped, Points, as_array
 from gradcheck.problem.opening import open_function
 from gradcheck.problem.problem import Problem
+from gradcheck.progress import TimeUpError
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.tracing.replay import replayed, target_value
@@ -40,7 +41,7 @@ from gradcheck.verdict.looks import slope_estimate
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.probes import first_order
-from gradcheck.verdict.summary import broken, summarise, undecided
+from gradcheck.verdict.summary import broken, out_of_time, summarise, undecided
 from gradcheck.verdict.tables import Comparison, Tolerance, combined, compare
 
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
@@ -280,13 +281,26 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
 
 
 def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
-    """Compare many sources, at least one of which is wrong. Raises WrongShapeError."""
+    """Compare many sources, at least one of which is wrong, as far as the time allows. Raises WrongShapeError."""
+    found: Compared = []
+    try:
+        for pair in _wrong_first(problem, tolerance, probes):
+            found.append(pair)
+    except TimeUpError:
+        done = {one for group, _ in found for one in group}
+        found.append(([one for one in problem.taken if one not in done], out_of_time(1)))
+    return found
+
+
+def _wrong_first(
+    problem: CallProblem, tolerance: Tolerance, probes: int
+) -> Iterator[tuple[Sequence[CallSource], OrderResult]]:
+    """Yield the verdicts on many sources, those that look wrong first."""
     gradients = problem.gradients(ONE)
     lines = _one_line_each(problem, gradients.values)
     quick = compare_quickly(Lines(problem, lines, ONE, tolerance), gradients)
     agreeing = quick.where(Verdict.AGREE)[:, 0]
     clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
-    found: Compared = []
     rest = np.ones(len(lines), bool)
 
     @cache
@@ -296,19 +310,19 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
         return NOTHING
 
     for position in _searched(problem, agreeing, clear, blame_of):
-        found += compared([problem.taken[position]], tolerance, probes)
+        yield from compared([problem.taken[position]], tolerance, probes)
         rest[position] = False
     behind = np.array([rest[i] and blame_of(i).culprit is not None for i in range(len(lines))])
     # An operation that is wrong by itself confirms a source behind it as wrong, which few values show.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
-    found += _along_a_line(problem, _rows(quick, wrong), np.flatnonzero(wrong))
-    found += _right(problem, _rows(quick, right), np.flatnonzero(right), tolerance, probes)
+    yield from _along_a_line(problem, _rows(quick, wrong), np.flatnonzero(wrong))
+    yield from _right(problem, _rows(quick, right), np.flatnonzero(right), tolerance, probes)
     unsure = np.flatnonzero(rest & ~wrong & ~right)
     if len(unsure):
         closer = compare_first(problem, lines[unsure[:MOST]], ONE, tolerance, lines)
-        found += _along_a_line(problem, closer, unsure[:MOST])
-    left = [problem.taken[position] for position in unsure[MOST:]]
-    return found + ([(left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left))))] if left else [])
+        yield from _along_a_line(problem, closer, unsure[:MOST])
+    if left := [problem.taken[position] for position in unsure[MOST:]]:
+        yield left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left)))
 
 
 def _searched(problem: CallProblem, agreeing: Array, clear: Array, blame_of: Callable[[int], Blame]) -> Iterator[int]:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gradcheck.progress import TimeUpError
+
 TIMES = 10
 """The search ends after this many times the time of the check."""
 
@@ -13,10 +15,6 @@ ENDLESS = float("inf")
 """The multiple for a record of code that no check is behind."""
 
 processor_seconds = time.process_time
-
-
-class TimeUpError(BaseException):
-    """The search has used all of its time; a BaseException, so that handlers of an operation's errors let it pass."""
 
 
 class BlameTime:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import parts_of
 from gradcheck.autodiff.sources import Source
+from gradcheck.progress import time_limit
 from gradcheck.result import ESTIMATE, Finding, Kind, OrderResult, Reason, SourceResolution, Verdict, told_apart
 from gradcheck.typing import Array
 from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
@@ -189,6 +190,12 @@ def _of_probes(table: Comparison) -> Array:
 def undecided(order: int, reason: Reason, note: str) -> OrderResult:
     """The result of an order at which nothing could be compared."""
     return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
+
+
+def out_of_time(order: int) -> OrderResult:
+    """The result of an order, or a part of it, that was not decided within the time limit."""
+    note = f"seconds={time_limit():g} were over before all of order {order} was decided: give more, or check a part"
+    return undecided(order, Reason.TOO_EXPENSIVE, note)
 
 
 def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:

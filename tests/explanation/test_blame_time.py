@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, check, explain
+from gradcheck.progress import TimeUpError
 from gradcheck.result import Diagnosis, Result
 from gradcheck.tracing import blame_time
-from gradcheck.tracing.blame_time import TIMES, BlameTime, TimeUpError
+from gradcheck.tracing.blame_time import TIMES, BlameTime
 
 
 @tf.custom_gradient
