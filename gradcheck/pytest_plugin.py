@@ -1,4 +1,4 @@
-"""Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, shards, budgets, known defects, reports, the table.
+"""Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): `assert_close` with a project's defaults, and the hunt's options.
 
 Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test with a `finding` attribute (a
 gradcheck.hunt.finding.GraphFinding) is run again in a fresh process and written to the folder of reports. Counts that a
@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,11 @@ from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
     from gradcheck.hunt.running.worker import Worker
@@ -32,6 +39,8 @@ BEGUN: pytest.StashKey[float] = pytest.StashKey()
 CONFIGURATION: pytest.StashKey[RunConfiguration] = pytest.StashKey()
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
+DEFAULTS = ("inconclusive", "unconnected", "seconds", "rtol", "atol", "probes", "order")
+"""The arguments of assert_close of which [tool.gradcheck] in pyproject.toml may hold a project's defaults."""
 PROPERTIES = Path("tests", "properties")
 FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
 OPTIONS = (
@@ -134,6 +143,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: given.schedule.get(item.nodeid, 0))
+
+
+@pytest.fixture(scope="session")
+def assert_close(pytestconfig: pytest.Config) -> Callable[..., None]:
+    """`gradcheck.assert_close` with the defaults of [tool.gradcheck] in the project's pyproject.toml."""
+    from gradcheck.check import assert_close as without_defaults
+
+    return partial(without_defaults, **project_defaults(pytestconfig.rootpath / "pyproject.toml"))
+
+
+def project_defaults(path: Path) -> dict[str, Any]:
+    """Read [tool.gradcheck] from a pyproject.toml; empty without one. Raises pytest.UsageError for other keys."""
+    if not path.is_file():
+        return {}
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("gradcheck", {})
+    except (ValueError, AttributeError) as error:
+        raise pytest.UsageError(f"{path}: [tool.gradcheck] cannot be read: {error}") from None
+    unknown = sorted(set(given) - set(DEFAULTS))
+    if unknown:
+        raise pytest.UsageError(
+            f"{path}: [tool.gradcheck] has {', '.join(map(repr, unknown))}; expected some of {', '.join(DEFAULTS)}"
+        )
+    return dict(given)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,6 @@ from html import escape
 from math import ceil, inf, isfinite, log10
 from typing import NoReturn
 
-import msgspec
-
 APART, LISTED = 10.0, 8
 """A source's resolution is printed if it differs from the usual one by more than APART; at most LISTED are printed."""
 
@@ -350,6 +348,8 @@ class Result(NoTruth):
         >>> json.loads(check(lambda x: x**2, 3.0).to_json())["orders"]["1"]["compared"]
         1
         """
+        import msgspec  # which a check does not need
+
         fields = {"verdict": self.verdict, **msgspec.to_builtins(self, str_keys=True)}
         return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
 

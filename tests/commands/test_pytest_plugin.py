@@ -16,6 +16,7 @@ from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.report import writer
 from gradcheck.hunt.running import worker
 from gradcheck.hunt.running.controller import hunts
+from gradcheck.pytest_plugin import project_defaults
 from tests import slices
 from tests.machine import ELSEWHERE
 
@@ -109,6 +110,46 @@ def written(folder: Path) -> list[str]:
 def rows(result: pytest.RunResult) -> dict[str, list[str]]:
     """The table's rows by their first word."""
     return {line.split()[0]: line.replace("|", " ").split() for line in result.outlines if "|" in line and line.split()}
+
+
+def test_assert_close_has_the_defaults_of_the_project(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", pyproject='[tool.gradcheck]\ninconclusive = "ignore"\norder = 2\n')
+    pytester.makepyfile(
+        """
+        import importlib
+        from unittest import mock
+
+        import pytest
+
+
+        @pytest.fixture(scope="session", autouse=True)
+        def called():
+            with mock.patch.object(importlib.import_module("gradcheck.check"), "assert_close") as called:
+                yield called
+
+
+        def test_defaults(called, assert_close):
+            assert_close(len, 1.0)
+            called.assert_called_with(len, 1.0, inconclusive="ignore", order=2)
+            assert_close(len, 1.0, order=1, seconds=5)
+            called.assert_called_with(len, 1.0, inconclusive="ignore", order=1, seconds=5)
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[tool.gradcheck]\nsecond = 3\nrtol = 0.1", "[tool.gradcheck] has 'second'; expected some of inconclusive"),
+        ("[tool.gradcheck", "[tool.gradcheck] cannot be read"),
+    ],
+)
+def test_defaults_that_are_none_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(pytest.UsageError, match=re.escape(words)):
+        project_defaults(tmp_path / "pyproject.toml")
+    assert project_defaults(tmp_path / "other.toml") == {}
 
 
 def test_the_plugin_is_idle_where_nothing_uses_it(pytester: pytest.Pytester) -> None:
