@@ -42,7 +42,8 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     tapes, such as a Keras model's train_step. Of the operations that its derivatives (or, if it takes none, its
     results) depend on, the result's `operations` are those of which something is known: defects at either order,
     whether these values lie in the region of one, and derivatives that are None or raise, so that a gradient penalty or
-    a Hessian would fail. `result.inside` are those in a region. Print the result to read it; its `notes` say what was
+    a Hessian would fail. `result.inside` are those in a region, `result.wrong` those in the region at an order that `f`
+    takes. Print the result to read it; its `notes` say what was
     not seen. An operation of which nothing is known need not be correct: `check` compares.
 
     Variables that `f` assigns, and the generators of Python, NumPy and TensorFlow, are left as they were.
@@ -75,7 +76,8 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     kernels = (_use(one, everywhere) for one in operations)
     calls = library_uses(operations, differentiated, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
     uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
-    return audited(name_of(f), uses, [*_of_code(record, needed), *_of_functions(inner), *_of_records(OPERATIONS)])
+    notes = [*_of_code(record, needed), *_of_functions(inner), *_of_records(OPERATIONS)]
+    return audited(name_of(f), uses, notes, _highest_order(record))
 
 
 def audit_saved_model(folder: Path) -> AuditResult:
@@ -101,6 +103,21 @@ def audit_saved_model(folder: Path) -> AuditResult:
         raise ValueError(f"{folder}: a saved model without functions; save it with tf.saved_model.save or model.export")
     values = 'the values: a region that depends on them is "perhaps"'
     return audited(str(folder), inner.uses, [values, *_of_functions(inner), *_of_records(frozenset())])
+
+
+def _highest_order(record: CodeRecord) -> int:
+    """The highest order of the derivatives that the code takes, at most 2; 2 if it takes none."""
+    orders: dict[int, int] = {}
+    highest = 0
+    for event in record.events:
+        if isinstance(event, RecordedOperation):
+            order = max((orders.get(key(tensor), 0) for tensor in event.inputs), default=0)
+            orders.update({key(output): order for output in event.outputs} if order else {})
+        elif isinstance(event, DerivativeCall):
+            order = 1 + max((orders.get(key(target), 0) for target in event.targets), default=0)
+            orders.update({key(result): order for result in event.results or () if result is not None})
+            highest = max(highest, order)
+    return min(highest, 2) or 2
 
 
 def _targets(record: CodeRecord) -> list[Any]:

@@ -96,7 +96,8 @@ class AuditResult:
     """The known defects of the operations of some code or model; made to be printed.
 
     `operations` are those with something to report, those in a region first. `looked_at` counts all operations that
-    were seen, `kernels` their kernels. `notes` say what was not seen.
+    were seen, `kernels` their kernels. `notes` say what was not seen. `order` is the highest order of the derivatives
+    that the code takes, and 2 if it takes none, since its caller may take either.
     """
 
     name: str
@@ -104,10 +105,17 @@ class AuditResult:
     looked_at: int
     kernels: int
     notes: tuple[str, ...] = ()
+    order: int = 2
+
+    @property
+    def wrong(self) -> tuple[AuditedOperation, ...]:
+        """The operations whose derivative is wrong here, at an order that the code takes."""
+        taken = (any(each.inside and each.order <= self.order for each in one.defects) for one in self.operations)
+        return tuple(one for one, wrong in zip(self.operations, taken, strict=True) if wrong)
 
     @property
     def inside(self) -> tuple[AuditedOperation, ...]:
-        """The operations that lie in the region of a known defect."""
+        """The operations that lie in the region of a known defect, at either order."""
         return tuple(one for one in self.operations if one.inside)
 
     @property
@@ -125,6 +133,8 @@ class AuditResult:
             (lost, "without a derivative"),
         ]
         told = ", ".join(f"{count} {words}" for count, words in parts if count)
+        if len(self.wrong) < ranks.count(0):
+            told += f"; the code takes first derivatives alone, of which {len(self.wrong) or 'none'} is wrong here"
         none = "no operation with a known defect" if self.looked_at else "no operation of TensorFlow ran"
         return f"gradcheck audit of {self.name}: {told or none}"
 
@@ -137,8 +147,11 @@ class AuditResult:
         return "\n".join([self.headline, *map(str, self.operations), seen, *(f"not seen: {one}" for one in self.notes)])
 
 
-def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[str]) -> AuditResult:
-    """The audit of kernels and calls where they are used; equal ones of one line are counted."""
+def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[str], order: int = 2) -> AuditResult:
+    """The audit of kernels and calls where they are used, in code that takes derivatives up to this `order`.
+
+    Equal ones of one line are counted.
+    """
     used = [one for one in uses if one.kernel != "Const"]
     seen = [one for one in used if isinstance(one, KernelUse)]
     told = [one for use in used if (one := _operation(use)) is not None]
@@ -147,7 +160,7 @@ def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[s
     merged = (
         AuditedOperation(*_alike(group[0])[:2], group[0].where, len(group), *_alike(group[0])[2:]) for group in groups
     )
-    return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes))
+    return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes), order)
 
 
 def _operation(use: KernelUse | LibraryUse) -> AuditedOperation | None:

@@ -29,6 +29,18 @@ def right():
     return tf.reduce_sum(tf.sin(ones))
 
 
+def once():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.math.special.bessel_j1(weight))
+    return tape.gradient(loss, weight)
+
+
+def twice():
+    with tf.GradientTape() as tape:
+        penalty = tf.reduce_sum(once() ** 2)
+    return tape.gradient(penalty, weight)
+
+
 def of(x, y=1):
     return x
 
@@ -74,6 +86,14 @@ def test_a_step_in_a_region_exits_with_1(call: Any, module: str) -> None:
     assert [one["name"] for one in data["operations"][0]["defects"]] == ["cumprod-zero-order1", "cumprod-zero-order2"]
     assert data["operations"][0]["defects"][0]["inside"] is True
     assert any("known defects that no kernel and no call identifies" in one for one in data["not_seen"])
+
+
+def test_second_derivatives_that_are_wrong_count_if_the_code_takes_them(call: Any, module: str) -> None:
+    once, twice = call("audit", f"{module}:once"), call("audit", f"{module}:twice")
+    assert (once.code, twice.code) == (0, 1)
+    assert "the code takes first derivatives alone, of which none is wrong here" in once.out.partition("\n")[0]
+    assert "first derivatives alone" not in twice.out
+    assert [call("audit", f"{module}:{name}", "--json").json["order"] for name in ("once", "twice")] == [1, 2]
 
 
 def test_the_code_is_left_as_it_was(call: Any, module: str) -> None:

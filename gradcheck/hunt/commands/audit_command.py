@@ -18,7 +18,8 @@ without arguments: it makes its own inputs, such as a training step on one batch
 they were. Of a saved model only the definitions of its functions are read; nothing of it is run, and regions that
 depend on values are "perhaps". No differences are taken.
 
-exit codes: 0 no operation lies in the region of a known defect, 1 one or more do, 2 nothing could be audited.
+exit codes: 0 no operation lies in the region of a known defect at an order that the code takes, 1 one or more do,
+2 nothing could be audited.
 
 example:
   python -m gradcheck audit train:step"""
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         )
     names = [one.defect.name for operation in result.operations for one in operation.defects]
     step = f"python -m gradcheck known show {names[0]}" if names else "compare with gradcheck.check(f, x)"
-    return cli.CommandOutput("audit", tuple(str(result).split("\n")), _data(result), step, 1 if result.inside else 0)
+    return cli.CommandOutput("audit", tuple(str(result).split("\n")), _data(result), step, 1 if result.wrong else 0)
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:
@@ -118,4 +119,4 @@ def _data(result: Any) -> dict[str, Any]:
         for one in result.operations
     ]
     seen = {"looked_at": result.looked_at, "kernels": result.kernels, "not_seen": list(result.notes)}
-    return {"name": result.name, "operations": operations, **seen}
+    return {"name": result.name, "order": result.order, "operations": operations, **seen}
