@@ -223,8 +223,52 @@ def _worst(
         several = f"; {len(group)} entries are wrong, this is the worst relative to its error bound"
         count = several if len(group) > 1 else ""
         count = "; found among random probes, at least this entry is wrong" if searched else count
-        worst.append((replace(finding, reason=finding.reason + count), coordinate))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            how = _pattern(comparisons, sources, finding) if order == 1 and len(group) > 1 else ""
+        worst.append((replace(finding, reason=finding.reason + count + how), coordinate))
     return worst
+
+
+def _pattern(comparisons: Sequence[Comparison], sources: Sequence[Source], finding: Finding) -> str:
+    """How the derivatives of an input are wrong together: by a factor, transposed, or in one row; else empty."""
+    parts = zip(sources, parts_of([source.count for source in sources]), strict=True)
+    source, part = next((pair for pair in parts if pair[0].name == finding.input), (None, slice(0, 0)))
+    whole = range(part.start, part.stop)
+    lines = [
+        (table, np.array([one in whole for one in table.coordinates], bool))
+        for table in comparisons
+        if not table.behind
+    ]
+    table = next((one.kept(some, axis=0) for one, some in lines if some.sum() == len(whole)), None)
+    if source is None or table is None or source.constrained:
+        return ""
+    seen, wrong = ~table.where(Verdict.INCONCLUSIVE), table.where(Verdict.MISMATCH)
+    autodiff, estimate, allowed = table.autodiff, table.difference, table.allowed
+    largest = np.unravel_index(np.argmax(np.where(seen, np.abs(estimate) / allowed, 0.0)), seen.shape)
+    factor = float(autodiff[largest] / estimate[largest]) if estimate[largest] else 0.0
+    fits = np.abs(autodiff - factor * estimate) <= np.maximum(1.0, abs(factor)) * allowed
+    if factor and fits[seen].all() and np.sum(seen & (np.abs(estimate) > allowed)) > 1:
+        times = f"{factor:.6g}"
+        return "; all have the wrong sign" if times == "-1" else f"; all are {times} times the estimate"
+    if seen.all() and _same(autodiff, estimate, allowed, source.shape):
+        return "; they are those of the transpose"
+    places = np.argwhere(wrong.any(axis=1).reshape(source.shape))
+    for axis, size in enumerate(source.shape):
+        if size > 1 and np.ptp(places[:, axis]) == 0 and (seen & ~wrong).any():
+            index = [":"] * len(source.shape)
+            index[axis] = str(places[0, axis])
+            return f"; all of them in {source.name}[{', '.join(index)}]"
+    return ""
+
+
+def _same(autodiff: Array, estimate: Array, allowed: Array, shape: tuple[int, ...]) -> bool:
+    """Whether autodiff's derivatives are the estimates with two axes exchanged: of a matrix, or of the Jacobian."""
+    turned = [(estimate.T, allowed.T)] if autodiff.shape[0] == autodiff.shape[1] > 1 else []
+    if len(shape) > 1 and shape[-1] == shape[-2] > 1:
+        grid = np.arange(autodiff.shape[0]).reshape(shape)
+        order = np.swapaxes(grid, -1, -2).ravel()
+        turned.append((estimate[order], allowed[order]))
+    return any(bool(np.all(np.abs(autodiff - one) <= np.maximum(allowed, other))) for one, other in turned)
 
 
 def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int, row: int) -> Finding:

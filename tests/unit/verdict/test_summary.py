@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gradcheck.autodiff.sources import Source
 from gradcheck.result import ESTIMATE, Finding, Kind, Reason, Result, Verdict
@@ -13,6 +15,7 @@ from gradcheck.verdict.failure import failure
 from gradcheck.verdict.resolution import MARGIN
 from gradcheck.verdict.summary import broken, direction_text, element_of, summarise, undecided
 from gradcheck.verdict.tables import GRANTED, WORD, Comparison, Tolerance
+from tests.verdicts import check
 
 SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
@@ -162,3 +165,68 @@ def test_a_finding_names_the_larger_terms_of_what_is_allowed() -> None:
     entry.parts["rounding"], entry.parts["cancelled terms"], entry.parts["tolerance"] = 0.0, 0.0, 9.9e-8
     text = failure("f", Result({1: summarise(1, [entry], [Source("x", np.ones(()))])}))
     assert "off by       1   (allowed 1.0e-07: tolerance)" in text
+
+
+def with_gradient(value: Any, gradient: Any) -> Any:
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return value(x), lambda cotangent: gradient(x, cotangent)
+
+    return f
+
+
+MATRIX = np.array([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7], [0.9, 2.2, -1.1]])
+CUBES = np.array([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7]])
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "words"),
+    [
+        (with_gradient(lambda x: x**2, lambda x, d: 4 * x * d), [1.0, 2.0, 3.0], "all are 2 times the estimate"),
+        (with_gradient(lambda x: tf.reduce_sum(x**2), lambda x, d: x * d), MATRIX, "all are 0.5 times the estimate"),
+        (with_gradient(tf.sin, lambda x, d: -d * tf.cos(x)), [1.0, 2.0, 3.0], "all have the wrong sign"),
+        (
+            with_gradient(lambda x: tf.reduce_sum(MATRIX * x), lambda x, d: d * MATRIX.T),
+            np.ones((3, 3)),
+            "they are those of the transpose",
+        ),
+        (
+            with_gradient(lambda x: tf.linalg.matvec(MATRIX, x), lambda x, d: tf.linalg.matvec(MATRIX, d)),
+            [1.0, 2.0, 3.0],
+            "they are those of the transpose",
+        ),
+        (
+            with_gradient(lambda x: tf.reduce_sum(x**3), lambda x, d: d * (3 * x**2 + [[0.0], [1.0]])),
+            CUBES,
+            "all of them in x[1, :]",
+        ),
+        (
+            with_gradient(lambda x: tf.reduce_sum(x**3), lambda x, d: d * (3 * x**2 + [[0.0, 1.0, 0.0]])),
+            CUBES,
+            "all of them in x[:, 1]",
+        ),
+    ],
+)
+def test_how_derivatives_are_wrong_together_is_said(f: Any, x: Any, words: str) -> None:
+    (finding,) = check(lambda x: f(x), x).findings
+    assert finding.reason.endswith(f"relative to its error bound; {words}")
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (with_gradient(tf.sin, lambda x, d: d * tf.sin(x)), [1.0, 2.0, 3.0]),
+        (with_gradient(lambda x: x**2, lambda x, d: 4 * x * d), 3.0),
+        (with_gradient(lambda x: x**2, lambda x, d: d * (2 * x + 1)), [1j, 2 + 1j]),
+        (with_gradient(lambda x: x**3, lambda x, d: tf.constant([np.nan, np.inf], x.dtype) * d), [1.0, 2.0]),
+    ],
+)
+def test_where_there_is_no_pattern_none_is_said(f: Any, x: Any) -> None:
+    for finding in check(f, x).findings:
+        assert finding.reason.endswith(("relative to its error bound", ")"))
+
+
+def test_inputs_whose_names_begin_alike_are_told_apart() -> None:
+    half = with_gradient(lambda x: tf.reduce_sum(x**2), lambda x, d: x * d)
+    (finding,) = check(lambda a, ab: tf.reduce_sum(a) * half(ab), [1.0, 2.0], [3.0, 4.0]).findings
+    assert (finding.input, finding.reason.rpartition("; ")[2]) == ("ab", "all are 0.5 times the estimate")
