@@ -14,6 +14,7 @@ import tensorflow as tf
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.diagnosis.calls import as_traced, explained_call, merged
+from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
 from gradcheck.options import name_of, options_from
@@ -106,9 +107,10 @@ def explain(
         for number, call in enumerate(calls, 1):
             at(f"derivative {number} of {len(calls)}")
             found.append(explained_call(record, call, tolerance, probes, names))
-    notes += internal
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
+    causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
+    notes += [*notes_on_keywords(record, causes), *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 

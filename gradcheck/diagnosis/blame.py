@@ -354,8 +354,9 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         evidence = f"{described(operation)} gives {numbers}"
         remedy = "correct the gradient that it was given under tf.custom_gradient, and save the function again"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, operation.place, lost)
-    again = None if call is None else _run_again(call.func)
-    if again is not None:
+    if (wrapped := operation.recomputed) is not None:
+        again = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
+        again += at(definition_of(wrapped)) if inspect.isfunction(wrapped) else ""
         second = "differentiated again, " if one.order == 2 else ""
         evidence = f"{second}what tf.recompute_grad{at(operation.line)} recomputes in the backward pass gives {numbers}"
         remedy = f"call {again} without tf.recompute_grad to see which of its operations is wrong"
@@ -367,15 +368,6 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
     )
     return recognised(Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost), operation, (one.order,))
-
-
-def _run_again(function: Any) -> str | None:
-    """Describe the function that tf.recompute_grad wraps, into which nothing sees; None for any other function."""
-    if not function.__qualname__.startswith("recompute_grad."):
-        return None
-    wrapped = inspect.getclosurevars(function).nonlocals.get("f")
-    name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
-    return name + (at(definition_of(wrapped)) if inspect.isfunction(wrapped) else "")
 
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.diagnosis import rules
+from gradcheck.diagnosis.custom_gradients import refused_in_a_graph
 from gradcheck.diagnosis.diagnosis import diagnose, diagnose_error, diagnose_not_finite
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
@@ -296,7 +297,8 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
             returned = call_user_code(record.f, record.inputs)
         except Exception as error:  # from the code, which runs traced here
             message = str(error).strip().splitlines() or [""]
-            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
+            cause = refused_in_a_graph(record, error)
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip(), diagnosis=cause)
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
     if len(taken) == len(record.derivatives) and all(part is None or hasattr(part, "_numpy") for part in parts):
         found, disagreement = _taken(record, taken)

@@ -25,6 +25,7 @@ from gradcheck.diagnosis.blame import (
     recognised_cut,
 )
 from gradcheck.diagnosis.chain import NoChainError
+from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite import not_finite_diagnosis
 from gradcheck.diagnosis.paths import dependency_path, path_breaks
@@ -73,11 +74,11 @@ def diagnose(
         return replace(known, evidence=known.evidence + AS_BEFORE)
     found = NOTHING if restored else blamed(source, row)
     if found.culprit is not None:
-        return blame_diagnosis(found, lost.size)
+        return _blamed_diagnosis(source, found, lost.size)
     cause = rules.first_diagnosis(wrong())
     if cause is None and restored:
         found = blamed(source, row)
-        cause = blame_diagnosis(found, lost.size)
+        cause = _blamed_diagnosis(source, found, lost.size)
     if wrong().wider_tape_helps:
         return cause
     if cause is not None and found.looked_at and not found.left:
@@ -91,7 +92,15 @@ def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | Non
     if origin is not None:
         return origin
     found = blamed(source)
-    return ended(found) if found.left else blame_diagnosis(found)
+    return ended(found) if found.left else _blamed_diagnosis(source, found)
+
+
+def _blamed_diagnosis(source: CallSource, found: Blame, lost: float | None = None) -> Diagnosis | None:
+    """Diagnose the operation that is wrong by itself; None where there is none."""
+    diagnosis = blame_diagnosis(found, lost)
+    if diagnosis is None or found.culprit is None:
+        return None
+    return not_used(source.record, found.culprit.operation, diagnosis)
 
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:

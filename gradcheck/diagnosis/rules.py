@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
+from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
@@ -210,7 +211,8 @@ def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cau
         words = rule(wrong, step)
         if words is not None:
             evidence, remedy, place = words
-            return Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
+            found = Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
+            return not_used(wrong.source.record, step, found) if rules is PATH_RULES else found
     return None
 
 
@@ -376,7 +378,7 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     kind = "gradient" if operation.custom_gradient is None else "custom gradient"
     evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
     remedy = _rewrite(line) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
-    return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name))
+    return not_used(record, operation, Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name)))
 
 
 def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Line | None, str]:
