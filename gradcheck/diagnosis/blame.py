@@ -377,10 +377,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     """
     on_path = wrong.operations
     if cause is not None:
-        cause = recognised_cut(cause, wrong)
-        right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
-        right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
-        return replace(cause, evidence=cause.evidence + right)
+        return with_right(recognised_cut(cause, wrong), found)
     known = known_composition(on_path, [wrong.source.tensor])
     if known is None and any(operation.derivative is not None for operation in on_path):
         # A gradient function may recompute what it needs, so that the operation itself is on no path.
@@ -403,9 +400,20 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
 
 
+def with_right(cause: Diagnosis, found: Blame) -> Diagnosis:
+    """Return the cause, and how many operations were found right."""
+    right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+    right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
+    return replace(cause, evidence=cause.evidence + right)
+
+
 def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
     """Diagnose a break of the path as a known defect, if a public function that is one causes the break."""
-    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(wrong.operations))
+    return (
+        cause
+        if not wrong.breaks or wrong.first.call is None
+        else recognised(cause, wrong.first, orders_of(wrong.operations))
+    )
 
 
 def ended(found: Blame, lost: float | None = None) -> Diagnosis:

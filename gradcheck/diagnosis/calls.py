@@ -17,6 +17,7 @@ from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
 from gradcheck.diagnosis.source_comparison import CallProblem, compared
+from gradcheck.diagnosis.surrogates import surrogate_on_path
 from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
@@ -99,6 +100,8 @@ def explained_call(
             note = TARGET
         elif right is None and origin is None and not unconnected:
             note = ", ".join(reason.value for reason in order.reasons)
+            with cause_searched():
+                note = "; ".join(filter(None, (note, surrogate_on_path(one))))
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         shown = shown_gradient(one.given)

@@ -23,12 +23,14 @@ from gradcheck.diagnosis.blame import (
     composed,
     ended,
     recognised_cut,
+    with_right,
 )
 from gradcheck.diagnosis.chain import NoChainError
 from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite import not_finite_diagnosis
 from gradcheck.diagnosis.paths import dependency_path, path_breaks
+from gradcheck.diagnosis.surrogates import as_surrogate, surrogate, surrogate_among
 from gradcheck.diagnosis.wrong_gradient import LostPart, WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
 from gradcheck.tracing.record import (
@@ -43,6 +45,8 @@ from gradcheck.tracing.user_code import at, file_owner, place_of
 
 CLOSE = 1e-3
 """Relative distance to the finite-difference estimate within which a covering tape counts as the remedy."""
+AROUND = (*rules.STEPWISE, Cause.STOP_GRADIENT)
+"""Causes of breaks that a surrogate may go around."""
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """Types that Python and NumPy compute, where a tensor is needed."""
@@ -81,8 +85,14 @@ def diagnose(
         cause = _blamed_diagnosis(source, found, lost.size)
     if wrong().wider_tape_helps:
         return cause
+    if finding.kind is Kind.WRONG_VALUE and (cause is None or (place is not None and cause.cause in AROUND)):
+        stopped = surrogate(source, finding, place, lost.size)
+        if stopped is not None and (cause is None or cause.place != stopped.place or not lost.of_the_whole):
+            return with_right(stopped, found)
     if cause is not None and found.looked_at and not found.left:
         causes.add((cause.cause, cause.place))
+    if cause is None and finding.kind is Kind.WRONG_VALUE and not found.left:
+        cause = surrogate_among(source.record, found.unclear, lost.size)
     return composed(found, cause, wrong(), finding.kind)
 
 
@@ -100,7 +110,10 @@ def _blamed_diagnosis(source: CallSource, found: Blame, lost: float | None = Non
     diagnosis = blame_diagnosis(found, lost)
     if diagnosis is None or found.culprit is None:
         return None
-    return not_used(source.record, found.culprit.operation, diagnosis)
+    operation = found.culprit.operation
+    if found.finding is not None and found.culprit.order == 1:
+        diagnosis = as_surrogate(source.record, operation, found.finding, diagnosis)
+    return not_used(source.record, operation, diagnosis)
 
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:

@@ -225,7 +225,7 @@ def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
     found = {(first.cause, first.place): first}
     for step in sorted(steps.values(), key=lambda one: one.number):
         cut = _diagnosis(wrong, step, PATH_RULES)
-        of_a_library = step.name in STOPPING and not _written(step)
+        of_a_library = step.name in STOPPING and not written(step)
         if cut is not None and cut.cause not in STEPWISE and not of_a_library:
             found.setdefault((cut.cause, cut.place), cut)
     return [cut for cut in found.values() if cut is not first]
@@ -259,7 +259,7 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     if step.name not in STOPPING:
         return None
     passed = "lets the value through, not the gradient"
-    if _written(step):
+    if written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
         return evidence, remedy, None
@@ -269,7 +269,7 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     return evidence, remedy, None
 
 
-def _written(step: RecordedOperation) -> bool:
+def written(step: RecordedOperation) -> bool:
     """Whether the code itself says stop_gradient, not a library that it calls."""
     code = step.stack[0][0] if step.stack else None
     return step.line is None or says(step.line, code, "stop_gradient")

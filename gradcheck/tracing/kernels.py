@@ -70,6 +70,13 @@ OF_INTEGERS = frozenset(("Cast",))
 
 STOPPING = frozenset(("StopGradient", "PreventGradient"))
 """Kernels that stop the gradient, but pass values on."""
+STRAIGHT_THROUGH = frozenset(
+    (
+        *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"),
+        *("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"),
+    )
+)
+"""Kernels that round, and whose gradient is meant to pass as if they did not."""
 GRADIENT_NONE = ROUNDING.union(("FloorDiv", "TruncateDiv"), ("ArgMax", "ArgMin"))
 """Kernels whose registered gradient is None."""
 GRADIENT_ZERO = ROUNDING.union(STOPPING, CONSTANTS, ("FloorDiv", "TruncateDiv"), ("ZerosLike", "OnesLike"))

@@ -116,7 +116,7 @@ class RecordedOperation:
 
     @property
     def by_keyword(self) -> dict[str, Any]:
-        """The tensors and variables that a function under tf.custom_gradient got by keyword, which its gradient is not for.
+        """The tensors and variables that a function under tf.custom_gradient got by keyword, without a gradient.
 
         Its tapes see the positional arguments alone: without a tensor among these, they record the function itself.
         """
