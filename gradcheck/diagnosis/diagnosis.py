@@ -31,6 +31,7 @@ from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite import not_finite_diagnosis
 from gradcheck.diagnosis.paths import dependency_path, path_breaks
 from gradcheck.diagnosis.surrogates import as_surrogate, surrogate, surrogate_among
+from gradcheck.diagnosis.traced import graph_record, lost_in_a_graph
 from gradcheck.diagnosis.wrong_gradient import LostPart, WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
 from gradcheck.tracing.record import (
@@ -38,10 +39,9 @@ from gradcheck.tracing.record import (
     CodeRecord,
     DerivativeCall,
     HostRead,
-    RecordedOperation,
 )
 from gradcheck.tracing.replay import Influence, influence
-from gradcheck.tracing.user_code import at, file_owner, place_of
+from gradcheck.tracing.user_code import at, place_of
 
 CLOSE = 1e-3
 """Relative distance to the finite-difference estimate within which a covering tape counts as the remedy."""
@@ -91,6 +91,8 @@ def diagnose(
             return with_right(stopped, found)
     if cause is not None and found.looked_at and not found.left:
         causes.add((cause.cause, cause.place))
+    if cause is None and source.record.calls_functions and found.culprit is None:
+        cause = lost_in_a_graph(source, lost)
     if cause is None and finding.kind is Kind.WRONG_VALUE and not found.left:
         cause = surrogate_among(source.record, found.unclear, lost.size)
     return composed(found, cause, wrong(), finding.kind)
@@ -228,14 +230,3 @@ def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diag
         return None
     call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
     return rules.first_diagnosis(WrongGradient(CallSource(record, call, tensor, name, None), lost, path, breaks, False))
-
-
-def graph_record(graph: Any) -> CodeRecord:
-    """The record of a tf.Graph, as if one tape (number 0) had recorded everything: symbolic gradients see all of it."""
-    events = []
-    for number, op in enumerate(graph.get_operations()):
-        frames = [one for one in op.traceback if file_owner(one.filename) == "user"]
-        line = (frames[-1].filename, frames[-1].lineno) if frames else None
-        inputs, outputs = tuple(op.inputs), tuple(op.outputs)
-        events.append(RecordedOperation(number, op.type, inputs, outputs, line=line, tapes=frozenset((0,))))
-    return CodeRecord(events)

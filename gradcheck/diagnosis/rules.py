@@ -16,7 +16,7 @@ from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
-from gradcheck.tracing.kernels import HOLDERS, STOPPING
+from gradcheck.tracing.kernels import HOLDERS, INSTEAD, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -277,7 +277,8 @@ def written(step: RecordedOperation) -> bool:
 
 def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
-    if not step.states_written and not step.name.startswith(HOLDERS) and "Dataset" not in step.name:
+    holds = step.name.startswith(HOLDERS) or ("Dataset" in step.name and step.name not in INSTEAD)
+    if not step.states_written and not holds:
         return None
     holder = "a variable" if step.variables_written else "something that keeps it"
     evidence = (
@@ -289,14 +290,22 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """An operation without a registered gradient."""
-    if step.backward is not None or has_gradient(step.name) is not None:
+    if not without_gradient(step) or not any(differentiable(tensor) for tensor in step.outputs):
         return None
-    if not any(differentiable(tensor) for tensor in step.outputs):
-        return None
-    return f"TensorFlow has no gradient for {step.name}, which{at(step.line)} is on the path", _rewrite(step.line), None
+    evidence = f"TensorFlow has no gradient for {step.name}, which{at(step.line)} is on the path"
+    evidence = f"{evidence} ({INSTEAD[step.name][0]})" if step.name in INSTEAD else evidence
+    return evidence, _rewrite(step.line, step.name), None
 
 
-def _rewrite(line: Line | None) -> str:
+def without_gradient(step: RecordedOperation) -> bool:
+    """Whether TensorFlow has no gradient for an operation, although it may need one."""
+    known = has_gradient(step.name)
+    return step.backward is None and (known is None or (not known and step.name in INSTEAD))
+
+
+def _rewrite(line: Line | None, name: str) -> str:
+    if name in INSTEAD:
+        return f"instead of {quoted(line)}, {INSTEAD[name][1]}"
     return f"write {quoted(line)} with other operations, or give it a gradient with tf.custom_gradient"
 
 
@@ -361,7 +370,7 @@ def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnos
     first = min(used, key=lambda one: call.tape not in one.tapes) if used else None
     line, ran = (None, "") if first is None else _where_it_ran(record, first)
     return Diagnosis(
-        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line), place_of(line, name)
+        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line, name), place_of(line, name)
     )
 
 
@@ -377,7 +386,7 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     inside = own[-1] if own and own[-1] != call.line else None
     kind = "gradient" if operation.custom_gradient is None else "custom gradient"
     evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
-    remedy = _rewrite(line) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
+    remedy = _rewrite(line, operation.name) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
     return not_used(record, operation, Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name)))
 
 
