@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.diagnosis.calls import as_traced, explained_call, merged
 from gradcheck.diagnosis.custom_gradients import notes_on_keywords
@@ -170,7 +171,7 @@ def _own_error(record: CodeRecord) -> bool:
 
 def _raised(record: CodeRecord) -> str:
     """The exception that the code raised, as the beginning of a sentence."""
-    message = " ".join(str(record.error).split())
+    message = "" if record.error is None else sentence_of(record.error)
     return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 

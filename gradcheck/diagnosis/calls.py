@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.diagnosis import rules
 from gradcheck.diagnosis.custom_gradients import refused_in_a_graph
@@ -61,7 +62,7 @@ def explained_call(
     """
     where = place_of(call.line, call.method)
     if call.error is not None:
-        message, cause = f"{type(call.error).__name__}: {call.error}", None
+        message, cause = f"{type(call.error).__name__}: {sentence_of(call.error)}", None
         with cause_searched():
             cause = diagnose_error(record, call)
         return _failed(Kind.RAISES, "the derivative", message, message, where, cause)
@@ -299,9 +300,8 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
         try:
             returned = call_user_code(record.f, record.inputs)
         except Exception as error:  # from the code, which runs traced here
-            message = str(error).strip().splitlines() or [""]
             cause = refused_in_a_graph(record, error)
-            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip(), diagnosis=cause)
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, sentence_of(error), diagnosis=cause)
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
     if len(taken) == len(record.derivatives) and all(part is None or hasattr(part, "_numpy") for part in parts):
         found, disagreement = _taken(record, taken)
