@@ -20,6 +20,7 @@ from gradcheck.diagnosis.paths import dependency_path, differentiable, path_brea
 from gradcheck.diagnosis.source_comparison import CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
 from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
+from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 from gradcheck.tracing.call_source import call_source
@@ -105,6 +106,9 @@ def explained_call(
                 note = "; ".join(filter(None, (note, surrogate_on_path(one))))
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
+        if right and not note:
+            with cause_searched():
+                note = zero_note(one)
         shown = shown_gradient(one.given)
         results.append(SourceResult(where, one.name, shown, right, note, finding, origin, unconnected))
     # A function may not use a tensor that it is given: its derivative is zero, and that was seen.

@@ -79,6 +79,10 @@ STRAIGHT_THROUGH = frozenset(
 """Kernels that round, and whose gradient is meant to pass as if they did not."""
 GRADIENT_NONE = ROUNDING.union(("FloorDiv", "TruncateDiv"), ("ArgMax", "ArgMin"))
 """Kernels whose registered gradient is None."""
+RECTIFYING = frozenset(("Relu", "Relu6"))
+"""Kernels that give 0 for negative values."""
+CLIPPING = frozenset(("Maximum", "Minimum", "ClipByValue"))
+"""Kernels that hold values beyond a bound at it."""
 INSTEAD = {
     **dict.fromkeys(
         ("ReduceDataset", "ScanDataset"),
