@@ -12,8 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
 from gradcheck.diagnosis.calls import as_traced, explained_call, merged, not_reached
+from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
 from gradcheck.options import name_of, options_from
@@ -111,9 +113,10 @@ def explain(
                 found.append(explained_call(record, call, tolerance, probes, names))
             except TimeUpError:
                 found.append(not_reached(call, names))
-    notes += internal
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
+    causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
+    notes += [*notes_on_keywords(record, causes), *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 
@@ -173,7 +176,7 @@ def _own_error(record: CodeRecord) -> bool:
 
 def _raised(record: CodeRecord) -> str:
     """The exception that the code raised, as the beginning of a sentence."""
-    message = " ".join(str(record.error).split())
+    message = "" if record.error is None else sentence_of(record.error)
     return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 

@@ -40,6 +40,27 @@ def without_places(error: BaseException) -> str:
     return f"{type(error).__name__}: {PLACES.sub('', str(error))}".splitlines()[0]
 
 
+FRAMES = re.compile(
+    r"\s*(File \".*|Stack trace for .*|Graph execution error:|Detected at node .*|<stack traces unavailable>"
+    r"|\[\[\{\{node .*|tf2xla conversion failed while .*)$"
+)
+"""Lines of a message that say where in TensorFlow, or in a graph, it came about."""
+
+
+def sentence_of(error: BaseException) -> str:
+    """The paragraph of a message that says what is wrong and what to do, on one line, without frames and nodes.
+
+    >>> sentence_of(ValueError("Set a bound.\\n\\nStack trace for op definition: \\n\\t [[{{node a}}]]"))
+    'Set a bound.'
+    """
+    text = re.sub(r"\s*\[Op:\w+\]", "", str(error)).strip()
+    if text.startswith("in user code:"):
+        text = re.sub(r"^\w+: ", "", text.splitlines()[-1].strip())
+    kept = [line for line in text.splitlines() if not FRAMES.match(line)]
+    paragraphs = re.split(r"\n\s*\n", "\n".join(kept).strip())
+    return " ".join(paragraphs[0].split())
+
+
 def not_registered(error: BaseException | None) -> bool:
     """Whether no gradient is registered for an operation.
 

@@ -355,8 +355,9 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         evidence = f"{described(operation)} gives {numbers}"
         remedy = "correct the gradient that it was given under tf.custom_gradient, and save the function again"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, operation.place, lost)
-    again = None if call is None else _run_again(call.func)
-    if again is not None:
+    if (wrapped := operation.recomputed) is not None:
+        again = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
+        again += at(definition_of(wrapped)) if inspect.isfunction(wrapped) else ""
         second = "differentiated again, " if one.order == 2 else ""
         evidence = f"{second}what tf.recompute_grad{at(operation.line)} recomputes in the backward pass gives {numbers}"
         remedy = f"call {again} without tf.recompute_grad to see which of its operations is wrong"
@@ -370,15 +371,6 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
     return recognised(Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost), operation, (one.order,))
 
 
-def _run_again(function: Any) -> str | None:
-    """Describe the function that tf.recompute_grad wraps, into which nothing sees; None for any other function."""
-    if not function.__qualname__.startswith("recompute_grad."):
-        return None
-    wrapped = inspect.getclosurevars(function).nonlocals.get("f")
-    name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
-    return name + (at(definition_of(wrapped)) if inspect.isfunction(wrapped) else "")
-
-
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
     """Combine the cause with the result for the operations; without a cause, diagnose operations that are all correct.
 
@@ -386,10 +378,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     """
     on_path = wrong.operations
     if cause is not None:
-        cause = recognised_cut(cause, wrong)
-        right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
-        right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
-        return replace(cause, evidence=cause.evidence + right)
+        return with_right(recognised_cut(cause, wrong), found)
     known = known_composition(on_path, [wrong.source.tensor])
     if known is None and any(operation.derivative is not None for operation in on_path):
         # A gradient function may recompute what it needs, so that the operation itself is on no path.
@@ -412,9 +401,20 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
 
 
+def with_right(cause: Diagnosis, found: Blame) -> Diagnosis:
+    """Return the cause, and how many operations were found right."""
+    right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+    right = f"; {looked_at_text(found)}, none of these is wrong by itself" if found.left else right
+    return replace(cause, evidence=cause.evidence + right)
+
+
 def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
     """Diagnose a break of the path as a known defect, if a public function that is one causes the break."""
-    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(wrong.operations))
+    return (
+        cause
+        if not wrong.breaks or wrong.first.call is None
+        else recognised(cause, wrong.first, orders_of(wrong.operations))
+    )
 
 
 def ended(found: Blame, lost: float | None = None) -> Diagnosis:

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.diagnosis import rules
+from gradcheck.diagnosis.custom_gradients import refused_in_a_graph
 from gradcheck.diagnosis.diagnosis import diagnose, diagnose_error, diagnose_not_finite
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
 from gradcheck.diagnosis.source_comparison import CallProblem, compared
+from gradcheck.diagnosis.surrogates import surrogate_on_path
 from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
+from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 from gradcheck.tracing.call_source import call_source
@@ -59,7 +63,7 @@ def explained_call(
     """
     where = place_of(call.line, call.method)
     if call.error is not None:
-        message, cause = f"{type(call.error).__name__}: {call.error}", None
+        message, cause = f"{type(call.error).__name__}: {sentence_of(call.error)}", None
         with cause_searched():
             cause = diagnose_error(record, call)
         return _failed(Kind.RAISES, "the derivative", message, message, where, cause)
@@ -98,8 +102,13 @@ def explained_call(
             note = TARGET
         elif right is None and origin is None and not unconnected:
             note = ", ".join(reason.value for reason in order.reasons)
+            with cause_searched():
+                note = "; ".join(filter(None, (note, surrogate_on_path(one))))
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
+        if right and not note:
+            with cause_searched():
+                note = zero_note(one)
         shown = shown_gradient(one.given)
         results.append(SourceResult(where, one.name, shown, right, note, finding, origin, unconnected))
     # A function may not use a tensor that it is given: its derivative is zero, and that was seen.
@@ -303,8 +312,8 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
         try:
             returned = call_user_code(record.f, record.inputs)
         except Exception as error:  # from the code, which runs traced here
-            message = str(error).strip().splitlines() or [""]
-            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
+            cause = refused_in_a_graph(record, error)
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, sentence_of(error), diagnosis=cause)
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
     if len(taken) == len(record.derivatives) and all(part is None or hasattr(part, "_numpy") for part in parts):
         found, disagreement = _taken(record, taken)

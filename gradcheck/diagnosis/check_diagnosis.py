@@ -23,10 +23,11 @@ from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.rules import changed_afterwards
+from gradcheck.diagnosis.surrogates import surrogate_on_path
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.problem.function import UPSTREAM, Function
 from gradcheck.problem.given import given_gradient
-from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Verdict
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Verdict
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.call_source import call_source
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, key
@@ -105,11 +106,11 @@ class CheckDiagnosis:
         return known_to_raise(self._record(None)) if self.causes and taken else None
 
     def noted(self, order: OrderResult) -> OrderResult:
-        """Add a note on the origin of NaN or infinity in a derivative to an inconclusive result, if there is any."""
+        """Add a note on NaN or infinity in a derivative, or else on a surrogate, to an inconclusive result, if any."""
         if order.verdict is not Verdict.INCONCLUSIVE or (self.gradient is not None and not callable(self.gradient)):
             return order
         with cause_searched():
-            note = self._not_finite()
+            note = self._not_finite() or (self._surrogate() if Reason.STAIRCASE in order.reasons else None)
             return order if note is None else replace(order, notes=(*order.notes, note))
         return order
 
@@ -122,6 +123,14 @@ class CheckDiagnosis:
             origin = diagnose_not_finite(call_source(record, *taken, source.name))
             if origin is not None:
                 return f"the derivative with respect to {source.name} is not finite: {origin.evidence}; {origin.remedy}"
+        return None
+
+    def _surrogate(self) -> str | None:
+        record = self._record(None)
+        for position, source in enumerate(self.function.sources):
+            taken = _taken_by(record, _given(record, position), self._tensor(record, position))
+            if taken is not None and (found := surrogate_on_path(call_source(record, *taken, source.name))):
+                return f"the staircase in {source.name}: {found}"
         return None
 
     def record(self) -> CodeRecord:

@@ -23,11 +23,15 @@ from gradcheck.diagnosis.blame import (
     composed,
     ended,
     recognised_cut,
+    with_right,
 )
 from gradcheck.diagnosis.chain import NoChainError
+from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite import not_finite_diagnosis
 from gradcheck.diagnosis.paths import dependency_path, path_breaks
+from gradcheck.diagnosis.surrogates import as_surrogate, surrogate, surrogate_among
+from gradcheck.diagnosis.traced import graph_record, lost_in_a_graph
 from gradcheck.diagnosis.wrong_gradient import LostPart, WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
 from gradcheck.tracing.record import (
@@ -35,13 +39,14 @@ from gradcheck.tracing.record import (
     CodeRecord,
     DerivativeCall,
     HostRead,
-    RecordedOperation,
 )
 from gradcheck.tracing.replay import Influence, influence
-from gradcheck.tracing.user_code import at, file_owner, place_of
+from gradcheck.tracing.user_code import at, place_of
 
 CLOSE = 1e-3
 """Relative distance to the finite-difference estimate within which a covering tape counts as the remedy."""
+AROUND = (*rules.STEPWISE, Cause.STOP_GRADIENT)
+"""Causes of breaks that a surrogate may go around."""
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """Types that Python and NumPy compute, where a tensor is needed."""
@@ -73,15 +78,23 @@ def diagnose(
         return replace(known, evidence=known.evidence + AS_BEFORE)
     found = NOTHING if restored else blamed(source, row)
     if found.culprit is not None:
-        return blame_diagnosis(found, lost.size)
+        return _blamed_diagnosis(source, found, lost.size)
     cause = rules.first_diagnosis(wrong())
     if cause is None and restored:
         found = blamed(source, row)
-        cause = blame_diagnosis(found, lost.size)
+        cause = _blamed_diagnosis(source, found, lost.size)
     if wrong().wider_tape_helps:
         return cause
+    if finding.kind is Kind.WRONG_VALUE and (cause is None or (place is not None and cause.cause in AROUND)):
+        stopped = surrogate(source, finding, place, lost.size)
+        if stopped is not None and (cause is None or cause.place != stopped.place or not lost.of_the_whole):
+            return with_right(stopped, found)
     if cause is not None and found.looked_at and not found.left:
         causes.add((cause.cause, cause.place))
+    if cause is None and source.record.calls_functions and found.culprit is None:
+        cause = lost_in_a_graph(source, lost)
+    if cause is None and finding.kind is Kind.WRONG_VALUE and not found.left:
+        cause = surrogate_among(source.record, found.unclear, lost.size)
     return composed(found, cause, wrong(), finding.kind)
 
 
@@ -91,7 +104,18 @@ def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | Non
     if origin is not None:
         return origin
     found = blamed(source)
-    return ended(found) if found.left else blame_diagnosis(found)
+    return ended(found) if found.left else _blamed_diagnosis(source, found)
+
+
+def _blamed_diagnosis(source: CallSource, found: Blame, lost: float | None = None) -> Diagnosis | None:
+    """Diagnose the operation that is wrong by itself; None where there is none."""
+    diagnosis = blame_diagnosis(found, lost)
+    if diagnosis is None or found.culprit is None:
+        return None
+    operation = found.culprit.operation
+    if found.finding is not None and found.culprit.order == 1:
+        diagnosis = as_surrogate(source.record, operation, found.finding, diagnosis)
+    return not_used(source.record, operation, diagnosis)
 
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:
@@ -206,14 +230,3 @@ def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diag
         return None
     call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
     return rules.first_diagnosis(WrongGradient(CallSource(record, call, tensor, name, None), lost, path, breaks, False))
-
-
-def graph_record(graph: Any) -> CodeRecord:
-    """The record of a tf.Graph, as if one tape (number 0) had recorded everything: symbolic gradients see all of it."""
-    events = []
-    for number, op in enumerate(graph.get_operations()):
-        frames = [one for one in op.traceback if file_owner(one.filename) == "user"]
-        line = (frames[-1].filename, frames[-1].lineno) if frames else None
-        inputs, outputs = tuple(op.inputs), tuple(op.outputs)
-        events.append(RecordedOperation(number, op.type, inputs, outputs, line=line, tapes=frozenset((0,))))
-    return CodeRecord(events)

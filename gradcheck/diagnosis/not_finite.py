@@ -10,6 +10,7 @@ import numpy as np
 from gradcheck.autodiff.reverse import pullbacks
 from gradcheck.diagnosis.blame import back_to_this_one, described
 from gradcheck.diagnosis.chain import Factor, factors
+from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import recognised
 from gradcheck.diagnosis.not_finite_value import as_array, element_text, finite, maker, origin_of, remedy_for
 from gradcheck.result import Cause, Diagnosis
@@ -93,6 +94,8 @@ def _diagnosis(record: CodeRecord, factor: Factor, place: int, part: Any, looked
         )
     remedy = remedy_for(operation, maker(record, tensor), unused, otherwise, value)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
+    if (keyword := not_used(record, operation, diagnosis)) is not diagnosis:
+        return keyword
     # An unselected value is fixed where it is computed, unless both operations belong to one public function.
     mended = unused is not None and not set(operation.calls) & set(unused.calls)
     return diagnosis if mended else recognised(diagnosis, operation, (factor.order,))

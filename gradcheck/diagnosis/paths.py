@@ -76,7 +76,7 @@ def _dependent(events: Sequence[RecordedEvent], source: int, changed: Changed) -
     for event in events:
         if not isinstance(event, RecordedOperation):
             continue
-        reached = any(key(tensor) in dependent for tensor in event.inputs)
+        reached = bool({*map(key, event.inputs), *_by_keyword(event)} & dependent)
         for output, tensor in enumerate(event.outputs):
             change = changed(event.number, output)
             if change or (reached and change is None):
@@ -107,6 +107,8 @@ def dependency_path(
         made = {key(tensor) for tensor in event.outputs} & needed - {source}
         states = {key(handle) for handle in event.states_written} & needed
         inputs = {key(tensor) for tensor in event.inputs} & dependent
+        if made and _by_keyword(event) & dependent and _passed_over(event, events[:position]):
+            continue
         if made and event.custom_gradient is not None:
             captured[event.number] = _captured(event, events[event.began : position]) & dependent
             inputs |= captured[event.number]
@@ -125,6 +127,24 @@ def dependency_path(
             needed -= states - {source}
         needed |= inputs
     return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips, captured)
+
+
+def _passed_over(custom: RecordedOperation, before: Sequence[RecordedEvent]) -> bool:
+    """Whether tapes differentiate the function under a tf.custom_gradient itself: they track no positional argument.
+
+    They do not see into what tf.recompute_grad wraps.
+    """
+    tracked: set[int] = set()
+    for event in before:
+        if isinstance(event, WatchEvent):
+            tracked.add(key(event.tensor))
+        elif isinstance(event, RecordedOperation) and not tracked.isdisjoint(map(key, event.inputs)):
+            tracked |= {key(output) for output in event.outputs if differentiable(output)}
+    return custom.recomputed is None and tracked.isdisjoint(map(key, custom.inputs))
+
+
+def _by_keyword(custom: RecordedOperation) -> set[int]:
+    return {key(tensor) for one in custom.by_keyword.values() for tensor in tf.nest.flatten(one)}
 
 
 def _captured(custom: RecordedOperation, inside: Sequence[RecordedEvent]) -> frozenset[int]:

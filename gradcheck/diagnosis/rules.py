@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
+from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
-from gradcheck.tracing.kernels import HOLDERS, STOPPING
+from gradcheck.tracing.kernels import HOLDERS, INSTEAD, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -129,6 +130,8 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | N
     outside = [found.operation for found in wrong.breaks if not found.recorded]
     if not outside:
         return _before_a_reset(wrong, step)
+    if (of_others := _of_other_tapes(wrong, outside)) is not None:
+        return of_others
     lines: dict[Line | None, RecordedOperation] = {}
     for one in {(one.stack, one.line): one for one in reversed(outside)}.values():
         lines[_movable_line(wrong, one)] = one
@@ -145,6 +148,30 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Explained | N
     remedy = f"move {listed([quoted(line) for line, _ in shown])} into {block}{meant}"
     first, step = shown[0]
     return f"{wrong.lost.summary}: {times}{wrong.lost.remedied}", remedy, place_of(first, step.name)
+
+
+def _of_other_tapes(wrong: WrongGradient, steps: Sequence[RecordedOperation]) -> Explained | None:
+    """Steps in the blocks of tapes that were closed before this one was opened, such as earlier passes of a loop."""
+    own = next((one for one in wrong.tape_changes("opened")), None)
+    before = list(takewhile(lambda event: event is not own, wrong.events))
+    changes = [event for event in before if isinstance(event, TapeChange)]
+    closed = {event.tape for event in changes if event.change == "closed"}
+    tapes = frozenset().union(*(one.tapes for one in steps))
+    if own is None or not tapes <= closed or not all(one.tapes for one in steps):
+        return None
+    lines = {event.tape: event.line for event in changes if event.change == "opened" and event.tape in tapes}
+    if set(lines.values()) == {own.line}:
+        passes = "an earlier pass" if len(lines) == 1 else f"{len(lines)} earlier passes"
+        recorder, around = f"the tape{'s' * (len(lines) > 1)} of {passes}", "the loop"
+        other = f"the last one, {wrong.opening}, whose gradient is taken"
+    else:
+        recorder = f"another tape, opened{' and'.join(map(at, dict.fromkeys(lines.values())))}"
+        around, other = "all of it", f"the one whose gradient is taken, {wrong.opening}"
+    first = steps[0]
+    evidence = f"{wrong.lost.summary}: {first.name}{at(first.line)} was recorded by {recorder}, not by {other}"
+    remedy = f"add up the gradients of each tape, each of its own loss, or open one tape around {around}"
+    meant = f"; if that is {MEANT}, nothing is wrong" if _partly_connected(wrong) else ""
+    return evidence + wrong.lost.remedied, remedy + meant, first.place
 
 
 def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
@@ -210,7 +237,8 @@ def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cau
         words = rule(wrong, step)
         if words is not None:
             evidence, remedy, place = words
-            return Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
+            found = Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
+            return not_used(wrong.source.record, step, found) if rules is PATH_RULES else found
     return None
 
 
@@ -223,7 +251,7 @@ def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
     found = {(first.cause, first.place): first}
     for step in sorted(steps.values(), key=lambda one: one.number):
         cut = _diagnosis(wrong, step, PATH_RULES)
-        of_a_library = step.name in STOPPING and not _written(step)
+        of_a_library = step.name in STOPPING and not written(step)
         if cut is not None and cut.cause not in STEPWISE and not of_a_library:
             found.setdefault((cut.cause, cut.place), cut)
     return [cut for cut in found.values() if cut is not first]
@@ -257,7 +285,7 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     if step.name not in STOPPING:
         return None
     passed = "lets the value through, not the gradient"
-    if _written(step):
+    if written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
         return evidence, remedy, None
@@ -267,7 +295,7 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     return evidence, remedy, None
 
 
-def _written(step: RecordedOperation) -> bool:
+def written(step: RecordedOperation) -> bool:
     """Whether the code itself says stop_gradient, not a library that it calls."""
     code = step.stack[0][0] if step.stack else None
     return step.line is None or says(step.line, code, "stop_gradient")
@@ -275,7 +303,8 @@ def _written(step: RecordedOperation) -> bool:
 
 def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
-    if not step.states_written and not step.name.startswith(HOLDERS) and "Dataset" not in step.name:
+    holds = step.name.startswith(HOLDERS) or ("Dataset" in step.name and step.name not in INSTEAD)
+    if not step.states_written and not holds:
         return None
     holder = "a variable" if step.variables_written else "something that keeps it"
     evidence = (
@@ -287,14 +316,22 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
 
 def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """An operation without a registered gradient."""
-    if step.backward is not None or has_gradient(step.name) is not None:
+    if not without_gradient(step) or not any(differentiable(tensor) for tensor in step.outputs):
         return None
-    if not any(differentiable(tensor) for tensor in step.outputs):
-        return None
-    return f"TensorFlow has no gradient for {step.name}, which{at(step.line)} is on the path", _rewrite(step.line), None
+    evidence = f"TensorFlow has no gradient for {step.name}, which{at(step.line)} is on the path"
+    evidence = f"{evidence} ({INSTEAD[step.name][0]})" if step.name in INSTEAD else evidence
+    return evidence, _rewrite(step.line, step.name), None
 
 
-def _rewrite(line: Line | None) -> str:
+def without_gradient(step: RecordedOperation) -> bool:
+    """Whether TensorFlow has no gradient for an operation, although it may need one."""
+    known = has_gradient(step.name)
+    return step.backward is None and (known is None or (not known and step.name in INSTEAD))
+
+
+def _rewrite(line: Line | None, name: str) -> str:
+    if name in INSTEAD:
+        return f"instead of {quoted(line)}, {INSTEAD[name][1]}"
     return f"write {quoted(line)} with other operations, or give it a gradient with tf.custom_gradient"
 
 
@@ -359,7 +396,7 @@ def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnos
     first = min(used, key=lambda one: call.tape not in one.tapes) if used else None
     line, ran = (None, "") if first is None else _where_it_ran(record, first)
     return Diagnosis(
-        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line), place_of(line, name)
+        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line, name), place_of(line, name)
     )
 
 
@@ -373,10 +410,17 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     frames = traceback.extract_tb(call.error.__traceback__)
     own = [(frame.filename, frame.lineno) for frame in frames if file_owner(frame.filename) == "user" and frame.lineno]
     inside = own[-1] if own and own[-1] != call.line else None
+    if (wrapped := operation.recomputed) is not None:
+        name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", "")
+        name = "what it wraps" if name in ("", "<lambda>") else name
+        evidence = f"tf.recompute_grad, called{at(line)}, has no second derivative: TensorFlow, not your code, raises"
+        evidence = f"{evidence} {type(call.error).__name__} there"
+        remedy = f"leave tf.recompute_grad out where a second derivative is taken: call {name} itself"
+        return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, "tf.recompute_grad"))
     kind = "gradient" if operation.custom_gradient is None else "custom gradient"
     evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
-    remedy = _rewrite(line) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
-    return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name))
+    remedy = _rewrite(line, operation.name) if operation.custom_gradient is None else f"fix that gradient{at(inside)}"
+    return not_used(record, operation, Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name)))
 
 
 def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Line | None, str]:

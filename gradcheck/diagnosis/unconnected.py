@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +48,50 @@ def dependence(source: CallSource, subject: str = "the target") -> str:
     """
     variables, captured = _read(source)
     but = f", but on {listed(_first(variables))}" if variables else ""
-    return "; ".join([f"{subject} does not depend on it{but}", *captured[:NAMED]])
+    return "; ".join([f"{subject} does not depend on it{but}", *_copied(source), *captured[:NAMED]])
+
+
+def _copied(source: CallSource) -> list[str]:
+    """Say whose copies the sources are, if none has an effect, and all have the shapes of other variables.
+
+    A single one also has to have the value of another.
+    """
+    record, call = source.record, source.call
+    needed, found = {key(target) for target in call.targets}, dict[int, Any]()
+    for operation in reversed([one for one in record.before(call) if isinstance(one, RecordedOperation)]):
+        if not needed.isdisjoint(map(key, operation.outputs)):
+            needed |= set(map(key, operation.inputs))
+            found |= {key(one): record.variables[key(one)] for one in operation.inputs if key(one) in record.variables}
+    own = [one for one in call.sources if hasattr(one, "handle")]
+    if len(own) < len(call.sources) or any(key(one) in found for one in own):
+        return []
+    free, originals = list(found.values()), []
+    for one in own:
+        alike = [other for other in free if other.shape == one.shape and other.dtype == one.dtype]
+        same = [other for other in alike if np.array_equal(other.numpy(), one.numpy())]
+        if not (same or (alike and len(own) > 1)):
+            return []
+        originals.append((same or alike)[0])
+        free = [other for other in free if other is not originals[-1]]
+    holder = _holder(record.f, originals)
+    names = [variable_name(one) or record.expressions.get(key(one), "") or "that variable" for one in originals]
+    instead = f"{holder}.trainable_variables" if holder else listed(_first(names))
+    has = f"the sources have the shapes of {'the variables of ' + holder if holder else listed(_first(names))}"
+    has = has if len(own) > 1 else f"it has the value of {names[0]}"
+    return [f"{has}, as a copy has: differentiate {instead} instead"]
+
+
+def _holder(f: Any, variables: Sequence[Any]) -> str:
+    """The code's name of an object whose trainable variables these are, in order; empty if there is none."""
+    for name in ("python_function", "__wrapped__", "__func__", "func"):
+        f = getattr(f, name, f)
+    names = inspect.getclosurevars(f) if inspect.isfunction(f) else None
+    held = {} if names is None else {**names.globals, **names.nonlocals}
+    for name, one in held.items():
+        own = getattr(one, "trainable_variables", None)
+        if isinstance(own, (list, tuple)) and {key(given) for given in own} == set(map(key, variables)):
+            return name
+    return ""
 
 
 def unconnected_notes(

@@ -30,6 +30,11 @@ class LostPart:
         return None if self.expected is None or self.stepwise else self.expected - (self.given or 0.0)
 
     @property
+    def of_the_whole(self) -> bool:
+        """Whether what is left is a part of the expected value, with its sign, or nothing."""
+        return bool(self.expected and self.size) and 0 < (self.size or 0.0) / (self.expected or 1.0) <= 1
+
+    @property
     def summary(self) -> str:
         """The size of the loss, as the beginning of a sentence.
 
@@ -41,7 +46,7 @@ class LostPart:
         at = f" at {self.element}" if self.element else ""
         if self.given is None:
             return f"all of it is lost, {self.size:.4g}{at}"
-        if self.expected and 0 < self.size / self.expected <= 1:
+        if self.of_the_whole:
             return f"{self.size:.4g} of {self.expected:.4g} is lost{at}"
         return f"{self.size:.4g} is lost, which leaves {self.given:.4g} instead of {self.expected:.4g}{at}"
 

@@ -154,6 +154,13 @@ def called_graphs(op: Any, *attributes: str) -> list[Any]:
     return [control_flow_util_v2.get_func_graph(op, None, one.name) for one in functions]
 
 
+def graphs_with_lines(op: Any) -> list[Any]:
+    """The graphs of the functions that an operation calls, as they were traced, with the lines of their operations."""
+    functions = [one for name in CALLING.get(op.type, ()) for one in tf.nest.flatten(op.get_attr(name))]
+    traced = [op.graph._get_function(one.name) for one in functions]
+    return [one.graph for one in traced] if all(hasattr(one, "graph") for one in traced) else called_graphs(op)
+
+
 def is_custom(op: Any) -> bool:
     """Whether an operation attaches the gradient of a function under tf.custom_gradient."""
     given = op.node_def.attr.get("_gradient_op_type") if op.type == "IdentityN" else None

@@ -70,8 +70,37 @@ OF_INTEGERS = frozenset(("Cast",))
 
 STOPPING = frozenset(("StopGradient", "PreventGradient"))
 """Kernels that stop the gradient, but pass values on."""
+STRAIGHT_THROUGH = frozenset(
+    (
+        *("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"),
+        *("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"),
+    )
+)
+"""Kernels that round, and whose gradient is meant to pass as if they did not."""
 GRADIENT_NONE = ROUNDING.union(("FloorDiv", "TruncateDiv"), ("ArgMax", "ArgMin"))
 """Kernels whose registered gradient is None."""
+RECTIFYING = frozenset(("Relu", "Relu6"))
+"""Kernels that give 0 for negative values."""
+CLIPPING = frozenset(("Maximum", "Minimum", "ClipByValue"))
+"""Kernels that hold values beyond a bound at it."""
+INSTEAD = {
+    **dict.fromkeys(
+        ("ReduceDataset", "ScanDataset"),
+        (
+            "loops over a tf.data.Dataset in a tf.function run it, and so do reduce and scan",
+            "loop over a Python list of the dataset's elements, made outside of the tf.function, or with tf.scan or "
+            "tf.while_loop over a tensor of them",
+        ),
+    ),
+    **dict.fromkeys(
+        ("Bincount", "DenseBincount", "SparseBincount", "RaggedBincount"),
+        (
+            "tf.math.bincount with weights",
+            "sum the weights with tf.math.unsorted_segment_sum(weights, values, the number of bins)",
+        ),
+    ),
+}
+"""Kernels without a gradient on differentiable paths: how code comes to run them, and the remedy."""
 GRADIENT_ZERO = ROUNDING.union(STOPPING, CONSTANTS, ("FloorDiv", "TruncateDiv"), ("ZerosLike", "OnesLike"))
 """Kernels that have no gradient because it is zero, or meant to be stopped."""
 RIGHT_GRADIENT = frozenset(

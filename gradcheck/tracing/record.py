@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -113,6 +114,24 @@ class RecordedOperation:
         """The handles of the variables that it gives another value."""
         return self.states_written if self.name.startswith(UPDATES) else []
 
+    @property
+    def by_keyword(self) -> dict[str, Any]:
+        """The tensors and variables that a function under tf.custom_gradient got by keyword, without a gradient.
+
+        Its tapes see the positional arguments alone: without a tensor among these, they record the function itself.
+        """
+        given = {} if self.custom_gradient is None else self.custom_gradient.keywords
+        return {name: one for name, one in given.items() if any(map(_is_value, tf.nest.flatten(one)))}
+
+    @property
+    def recomputed(self) -> Callable[..., Any] | None:
+        """The function that tf.recompute_grad wraps, if this is its call or that of its gradient."""
+        call = self.custom_gradient
+        if call is None or not call.func.__qualname__.startswith("recompute_grad."):
+            return None
+        wrapped: Callable[..., Any] | None = inspect.getclosurevars(call.func).nonlocals.get("f")
+        return wrapped
+
     def alone(self, *watched: Any) -> tf.GradientTape:
         """Return a persistent tape that recorded only this operation, and watches these of its inputs."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -128,7 +147,7 @@ class RecordedOperation:
         call = self.custom_gradient
         if call is None:
             return frozenset(range(len(self.inputs)) if self.backward is None else ())
-        flat = tf.nest.flatten((call.args, call.keywords))
+        flat = tf.nest.flatten(call.args)
         values = {position for position, one in enumerate(flat) if _is_value(one)}
         # A second derivative goes through the variable, which is no tensor that could be watched.
         return frozenset(values.union(range(len(flat), len(self.inputs)) if self.variables and order == 1 else ()))
@@ -147,14 +166,13 @@ class RecordedOperation:
 
     def _called(self, call: partial[Any], inputs: Sequence[Any]) -> list[Any]:
         """Call the function under tf.custom_gradient with other tensors as its arguments, and in its variables."""
-        arguments = call.args, call.keywords
-        # TensorFlow converts all arguments to tensors, which come first among the inputs; variables follow.
-        flat = tf.nest.flatten(arguments)
+        # TensorFlow converts the positional arguments to tensors, which come first among the inputs; variables follow.
+        flat = tf.nest.flatten(call.args)
         given, values = inputs[: len(flat)], inputs[len(flat) :]
-        args, keywords = tf.nest.pack_sequence_as(
-            arguments, [new if _is_value(old) else old for old, new in zip(flat, inputs, strict=False)]
+        args = tf.nest.pack_sequence_as(
+            call.args, [new if _is_value(old) else old for old, new in zip(flat, inputs, strict=False)]
         )
-        run = partial(tf_custom_gradient._eager_mode_decorator, call.func, args, keywords)
+        run = partial(tf_custom_gradient._eager_mode_decorator, call.func, args, call.keywords)
         if not self.variables:
             return list(tf.nest.flatten(run()))
         # The variables are assigned the values, which tapes see as inputs.

@@ -323,8 +323,8 @@ class CodeRecorder:
         return original(name, outputs, inputs, backward_function, *args, **kwargs)
 
     def _variables_of(self, custom: partial[Any] | None, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The variables of a function under tf.custom_gradient; their values follow its arguments among the inputs."""
-        values = () if custom is None else inputs[len(tf.nest.flatten((custom.args, custom.keywords))) :]
+        """The variables of a function under tf.custom_gradient; their values follow its positional arguments."""
+        values = () if custom is None else inputs[len(tf.nest.flatten(custom.args)) :]
         operations = (one for one in self.events if isinstance(one, RecordedOperation) and one.name == "ReadVariableOp")
         reads = {id(one.outputs[0]): one for one in operations} if len(values) else {}
         handles = [key(reads[id(value)].inputs[0]) if id(value) in reads else None for value in values]

@@ -39,32 +39,48 @@ def call_user_code(f: Callable[..., Any], inputs: Sequence[Any]) -> Any:
 def running_frame() -> FrameType | None:
     """The innermost frame outside TensorFlow, Keras, NumPy, the standard library and gradcheck.
 
-    If the called code has no such frame, the innermost one of Keras.
+    One of an installed package, or without a source text, stands back behind its callers. If the called code has no
+    such frame, the innermost one of Keras.
     """
     frame: FrameType | None = sys._getframe(1)
-    keras = None
+    keras = other = None
     while frame is not None and frame.f_code is not call_user_code.__code__:
         owner = file_owner(frame.f_code.co_filename)
-        if owner == "user":
+        if owner == "user" and _is_own(frame.f_code.co_filename):
             return frame
+        if owner == "user" and other is None:
+            other = frame
         if owner == "keras" and keras is None:
             keras = frame
         frame = frame.f_back
-    return keras
+    return other or keras
+
+
+@lru_cache(maxsize=4096)
+def _is_own(filename: str) -> bool:
+    """Whether a file of the called code can be read, and is not that of an installed package."""
+    installed = any(part in filename for part in INSTALLED)
+    return not installed and (not filename.startswith("<") or bool(linecache.getlines(filename)))
 
 
 def running_layer() -> tuple[FrameType | None, str | None]:
-    """The frame of Keras in the innermost call of a layer, else its innermost frame; and that layer's name."""
+    """The frame of Keras in the innermost call of a layer, else its innermost frame; and that layer's name.
+
+    Without Keras, the innermost frame of an installed package.
+    """
     frame: FrameType | None = sys._getframe(1)
-    keras = None
+    keras = installed = None
     while frame is not None and frame.f_code is not call_user_code.__code__:
-        owned = file_owner(frame.f_code.co_filename) == "keras"
+        owner = file_owner(frame.f_code.co_filename)
+        owned = owner == "keras"
         keras = frame if owned and keras is None else keras
+        if installed is None and owner == "user" and not _is_own(frame.f_code.co_filename):
+            installed = frame
         name = getattr(frame.f_locals.get("self"), "name", None) if frame.f_code.co_name == "call" else None
         if isinstance(name, str):
             return frame if owned else keras, name
         frame = frame.f_back
-    return keras, None
+    return keras or installed, None
 
 
 def frames_of(codes: Container[int]) -> list[FrameType]:

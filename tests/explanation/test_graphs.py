@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause
-from gradcheck.diagnosis.diagnosis import graph_diagnosis, graph_record
+from gradcheck.diagnosis.diagnosis import graph_diagnosis
+from gradcheck.diagnosis.traced import graph_record
 from gradcheck.diagnosis.wrong_gradient import LostPart
 
 v1 = tf.compat.v1
