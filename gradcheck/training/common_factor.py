@@ -83,11 +83,11 @@ def diagnosis_of_factor(run: StepRun, factor: float, numbers: Mapping[int, str])
 
 
 def without_factor(finding: Finding) -> bool:
-    """Whether the cause of a finding is not an operation by itself, and does not say a factor."""
+    """Whether the cause of a finding is no wrong operation, and says no factor: a change without its place does."""
     diagnosis = finding.diagnosis
     if diagnosis is None or diagnosis.cause is Cause.COMPOSITION:
         return True
-    return diagnosis.cause is Cause.CHANGED_AFTERWARDS and "all gradients" not in diagnosis.evidence
+    return diagnosis.cause is Cause.CHANGED_AFTERWARDS and diagnosis.place is not None
 
 
 def with_factor(finding: Finding, factor: float, numbers: Mapping[int, str]) -> Finding:

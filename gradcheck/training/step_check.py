@@ -35,7 +35,14 @@ from gradcheck.training.common_factor import (
     with_factor,
     without_factor,
 )
-from gradcheck.training.gradient_changes import GradientChange, alike, dense
+from gradcheck.training.gradient_changes import (
+    GradientChange,
+    alike,
+    clipping_of_values,
+    dense,
+    norm_of_values,
+    repeats_rows,
+)
 from gradcheck.training.runner import OF_THE_STEP, StepRunner
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
@@ -49,7 +56,8 @@ ASIDE = 2.0**-4
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences are tried for up to MAX_ELEMENTS elements, and used up to the relative error MAX_ERROR."""
 REMEDY = "use the tape's gradient unchanged; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
-
+SUM_FIRST = "clip tf.convert_to_tensor(gradient), which sums repeated rows first"
+VALUES_CLIPPED = "the .values of its IndexedSlices were {how}, which counts repeated rows apart, before they are summed"
 OTHER_LOSS = (
     "return the differentiated loss; for several losses with separate variables return one of them first, as in "
     "(generator_loss, discriminator_loss), or a dict of them"
@@ -256,7 +264,14 @@ class StepCheck:
         found = change.clipping(run.clip_functions, limits)
         if found is None or (found.by_a_norm and self._only_scaled(change, again)):
             return None
-        return found.note
+        return found.note + self._norm_of_values(found.note)
+
+    def _norm_of_values(self, note: str) -> str:
+        """The norm to which gradients were clipped where repeated rows count apart, as an addition to a note."""
+        used = [gradient for gradient in self._run.gradients if gradient is not None]
+        if not any(map(repeats_rows, used)) or not ("global norm" in note or (" norm " in note and len(used) == 1)):
+            return ""
+        return f"; {norm_of_values(used):.6g} for their IndexedSlices, whose repeated rows count apart"
 
     def _only_scaled(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> bool:
         """Whether at other weights the gradients are multiplied by the same number."""
@@ -343,6 +358,11 @@ class StepCheck:
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer got" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
+        slices = run.taken[position], run.gradients[position]
+        if how := clipping_of_values(*slices, run.clip_functions, run.clip_limits):
+            evidence += f": {VALUES_CLIPPED.format(how=how)}"
+            diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, SUM_FIRST)
+            return replace(finding, kind=Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
         change = GradientChange.between(right, run.gradients, error)
         if change is not None and (factor := change.factor):
             evidence += f"; all gradients were multiplied by {factor:.6g}{self._origin_of_factor(factor)}"

@@ -48,8 +48,8 @@ def said(step: Any, variable: Any = weights) -> str:
     try:
         return gradcheck.assert_step(step, variables=[variable]).verdict
     except gradcheck.GradientWrongValue as error:
-        (diagnosis,) = (finding.diagnosis for finding in (error.result.findings if error.result else ()))
-        return "no cause" if diagnosis is None else f"{diagnosis.evidence} -> {diagnosis.remedy}"
+        found = None if error.result is None else error.result.findings[0].diagnosis
+        return "no cause" if found is None else f"{found.evidence} -> {found.remedy}"
 
 
 summed = make_step("MEAN", "SUM")
