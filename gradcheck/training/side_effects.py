@@ -153,19 +153,21 @@ class PythonState:
             if not generators_only or isinstance(named.value, GENERATORS)
         }
 
-    def changes(self) -> list[str]:
-        """The changes since then, such as `count (was 1, is 2)`."""
+    def changes(self) -> dict[str, str]:
+        """The changes since then by their names, such as {"count": "count (was 1, is 2)"}."""
         now = {key: _contents(named.value) for key, named in reachable(self._step).items()}
         kept = [(named.name, before, now.get(key)) for key, (named, before) in self._kept.items()]
-        return [f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)]
+        return {name: f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)}
 
-    def restore(self) -> None:
-        """Rebind the names to their earlier objects, and restore the contents of those.
+    def restore(self, only: str | None = None) -> None:
+        """Rebind the names to their earlier objects, and restore the contents of those; `only` one name if given.
 
         What a first call built for later ones (variables, layers, functions) is kept.
         """
         now = reachable(self._step)
         for key, (named, contents) in self._kept.items():
+            if only is not None and named.name != only:
+                continue
             if key in now and now[key].value is not named.value:
                 if isinstance(named.home, dict):
                     named.home[named.entry] = named.value
