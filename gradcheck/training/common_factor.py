@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Cause, Diagnosis, Finding
 from gradcheck.training.gradient_changes import GradientChange
 from gradcheck.training.step_run import StepRun, TapeGradient
@@ -20,6 +21,10 @@ LOSS_SCALE = 64
 
 ALL = "all gradients are {:.6g} times the right ones"
 SOUGHT = "look for the factor {:.6g} between the loss that the step returns and the gradients that it uses"
+ONE_TAPE = (
+    "open one tape around the loop of the passes; if gradients are to end there (truncated backpropagation through "
+    "time), nothing is wrong"
+)
 REPLICAS = (
     "reduce the gradients as the loss is reduced: with MEAN where the loss is the mean over the replicas, with SUM "
     "where it is their sum; or divide the loss of each replica by the global batch (tf.nn.compute_average_loss), and "
@@ -96,6 +101,33 @@ def with_factor(finding: Finding, factor: float, numbers: Mapping[int, str]) -> 
     diagnosis = finding.diagnosis or Diagnosis(Cause.COMPOSITION, "", SOUGHT.format(factor))
     evidence = f"{evidence}; {diagnosis.evidence}" if diagnosis.evidence else evidence
     return replace(finding, diagnosis=replace(diagnosis, evidence=evidence))
+
+
+def diagnosis_of_passes(run: StepRun, finding: Finding, covering: float) -> Diagnosis | None:
+    """Diagnose gradients that are the sum, or the mean, of those of several tapes, as the loss is, and not right yet.
+
+    As the derivative under a tape around everything, `covering`, is right, no operation is wrong: a pass depends on
+    what an earlier one computed, which its own tape did not record.
+    """
+    found = [run.from_tapes(variable) for variable in run.variables]
+    taken = [one for one in run.of_variables if any(map(one.has, run.variables))]
+    count, right = len(taken), finding.difference
+    if count < 2 or right is None or abs(covering - right) > (finding.allowed or 0.0):
+        return None
+    if any(len(of_one) != count or any(one is None for one in of_one) for of_one in found):
+        return None
+    change = GradientChange.between([_total(of_one) for of_one in found], run.gradients)
+    losses = sum(float(run.unscaled_loss(one)) for one in taken)
+    part = None if change is None else change.factor
+    if part is None or not losses or not is_close(float(run.loss) / losses, part):
+        return None
+    lost = LostPart(finding.autodiff, right, covering)
+    total = "sum" if is_close(part, 1.0) else "mean" if is_close(part, 1 / count) else f"sum, times {part:.6g},"
+    evidence = (
+        f"{lost.summary}: the step uses the {total} of the gradients of {count} tapes, as its loss is that of theirs, "
+        "but what one pass hands to the next (a state) is a constant for the tape of the next"
+    )
+    return Diagnosis(Cause.OUTSIDE_TAPE, evidence + lost.remedied, ONE_TAPE)
 
 
 def _of_several_tapes(run: StepRun, factor: float, start: str) -> Diagnosis | None:

@@ -34,7 +34,7 @@ from gradcheck.tracing.state import (
     is_random,
     state_restored,
 )
-from gradcheck.training.gradient_changes import alike
+from gradcheck.training.gradient_changes import GradientChange, alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.repeated_runs import operation_apart, runs_apart
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
@@ -278,6 +278,19 @@ class StepRunner:
             for call in calls:
                 call.repeat(list(zip(call.gradients, call.variables, strict=True)))
             return self._values()
+
+    def accumulator(self, taken: Array, used: Array) -> tuple[str, Array] | None:
+        """The variable that a gradient was added to before it was used, by name, with its value before the step."""
+        for handle, value in (self._changed or UNCHANGED).besides(self.variables).variables:
+            kept = value.numpy()
+            if kept.shape != taken.shape or kept.dtype != taken.dtype or not np.any(kept):
+                continue
+            change = GradientChange.between([taken + kept], [used])
+            if change is not None and (change.nothing or (kept.size > 1 and change.factor is not None)):
+                known = self.recorded(restore_python=True).variables.values()
+                names = (variable.name for variable in known if variable.handle is handle)
+                return next(names, f"a variable of shape {kept.shape}"), kept
+        return None
 
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Diagnose why the variable at a position loses its gradient, where more is known than eager code shows."""

@@ -31,7 +31,11 @@ LIBRARIES = {"tensorflow", "keras", "tf_keras", "numpy"}
 LARGEST = 100_000
 """A container with more items is compared by its identity only."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
-STATE = (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase)
+STATE = (*PLAIN, *GENERATORS, *CONTAINERS, tf.Tensor, Iterator, io.IOBase)
+
+
+UNREADABLE = (tf.resource, tf.variant)
+"""The dtypes of tensors without values."""
 
 
 def _refill(value: Any, contents: Any) -> None:
@@ -197,8 +201,11 @@ def _same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other):
         return False
+    if isinstance(one, tf.Tensor):
+        eager = hasattr(one, "numpy") and hasattr(other, "numpy")
+        return eager and one.dtype not in UNREADABLE and _same(one.numpy(), other.numpy())
     if isinstance(one, np.ndarray):
-        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
     if isinstance(one, dict):
         one, other = list(one.items()), list(other.items())
     if isinstance(one, (list, tuple)):
@@ -209,6 +216,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _difference(before: Any, after: Any) -> str:
+    if isinstance(after, tf.Tensor):
+        return f" (a tensor of shape {tuple(after.shape)})"
     numbers = (bool, int, float, str)
     if isinstance(before, numbers) and isinstance(after, numbers):
         return f" (was {before!r}, is {after!r})"

@@ -29,6 +29,7 @@ from gradcheck.tracing.state import UNCHANGED, variables_restored
 from gradcheck.training.common_factor import (
     NEAR,
     diagnosis_of_factor,
+    diagnosis_of_passes,
     factor_of,
     is_close,
     meaning,
@@ -56,6 +57,10 @@ ASIDE = 2.0**-4
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences are tried for up to MAX_ELEMENTS elements, and used up to the relative error MAX_ERROR."""
 REMEDY = "use the tape's gradient unchanged; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
+RESET = (
+    "set {name} to zeros after its sum was used; if the gradients of several steps are to add up, check one call that "
+    "runs these passes and returns the sum of their losses"
+)
 SUM_FIRST = "clip tf.convert_to_tensor(gradient), which sums repeated rows first"
 VALUES_CLIPPED = "the .values of its IndexedSlices were {how}, which counts repeated rows apart, before they are summed"
 OTHER_LOSS = (
@@ -180,6 +185,9 @@ class StepCheck:
             known = None if factor is None else diagnosis_of_factor(run, factor, numbers)
             if factor is not None and known is not None and self._is_common(factor, findings):
                 return tuple(replace(finding, diagnosis=known) for finding in findings)
+            passes = [self._diagnosis_of_passes(finding) for finding in findings]
+            if passes and all(passes):
+                return tuple(map(_diagnosed, findings, passes))
         found = tuple(map(self._searched, findings))
         with cause_searched():
             arrays = [array for gradient in run.gradients if (array := dense(gradient)) is not None]
@@ -189,6 +197,18 @@ class StepCheck:
             if self._is_common(factor, findings):
                 return tuple(with_factor(finding, factor, numbers) for finding in found)
         return found
+
+    def _diagnosis_of_passes(self, finding: Finding) -> Diagnosis | None:
+        """Diagnose gradients of several tapes, one of which needed what another recorded."""
+        (right, error), position = self._right, self._position(finding)
+        several = len(self._run.of_variables) > 1 and self._run.scale == 1.0
+        if not several or right is None or error or position is None or (array := dense(right[position])) is None:
+            return None
+        return diagnosis_of_passes(self._run, finding, float(array[finding.index or ()].real))
+
+    def _position(self, finding: Finding) -> int | None:
+        """The place of the variable that a finding is about."""
+        return next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
 
     def _is_common(self, factor: float, findings: Sequence[Finding]) -> bool:
         """Whether all gradients are this number times the right ones.
@@ -336,7 +356,7 @@ class StepCheck:
     def _explained(self, finding: Finding) -> Finding:
         """Diagnose a change by the step to a gradient that was correct when its tape took it."""
         run, (right, error) = self._run, self._right
-        position = next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
+        position = self._position(finding)
         if position is None or right is None:
             return self._as_taken(finding) if run.scale != 1.0 else finding
         missing, numbers = finding.kind is Kind.MISSING, finding.reason.split("; ")[0]
@@ -362,6 +382,13 @@ class StepCheck:
         if how := clipping_of_values(*slices, run.clip_functions, run.clip_limits):
             evidence += f": {VALUES_CLIPPED.format(how=how)}"
             diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, SUM_FIRST)
+            return replace(finding, kind=Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
+        if (gradient := dense(run.gradients[position])) is not None and (
+            kept := self.runner.accumulator(taken, gradient)
+        ):
+            name, value = kept
+            evidence += f"; {name} held {float(value[finding.index or ()]):.10g} before the step, which added to it"
+            diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, RESET.format(name=name))
             return replace(finding, kind=Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
         change = GradientChange.between(right, run.gradients, error)
         if change is not None and (factor := change.factor):
@@ -462,6 +489,10 @@ def _scaled(loss: Any, scale: float) -> Any:
 def _divided(gradient: Any, factor: float) -> Array | None:
     array = dense(gradient)
     return None if array is None else array / array.dtype.type(factor)
+
+
+def _diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
+    return replace(finding, diagnosis=diagnosis)
 
 
 def _with_change(order: OrderResult, change: str) -> OrderResult:
