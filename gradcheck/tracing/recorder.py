@@ -65,7 +65,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     result, error = None, None
     with state_restored() as snapshot:
         with recorder.covering:
-            recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if leaf is not None])
+            recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if tf.is_tensor(leaf)])
             with recorder.observing():
                 try:
                     result = call_user_code(f, inputs)

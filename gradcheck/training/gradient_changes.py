@@ -32,6 +32,26 @@ def dense(gradient: Any) -> Array | None:
     return array.astype(np.float64) if array.dtype.kind in "iu" else array
 
 
+def repeats_rows(gradient: Any) -> bool:
+    """Whether a gradient is IndexedSlices with several values for one row, whose sum counts."""
+    return isinstance(gradient, tf.IndexedSlices) and len(np.unique(gradient.indices)) < len(gradient.indices)
+
+
+def clipping_of_values(taken: Any, used: Any, functions: Sequence[str], limits: ClipLimits) -> str | None:
+    """Describe how the values of IndexedSlices were clipped before repeated rows were summed; None if they were not."""
+    if not (repeats_rows(taken) and repeats_rows(used) and np.array_equal(taken.indices, used.indices)):
+        return None
+    change = GradientChange.between([taken.values], [used.values])
+    clipping = None if change is None or change.nothing else change.clipping(functions, limits)
+    return None if clipping is None else clipping.note.replace("for each variable (the longest", "(it")
+
+
+def norm_of_values(gradients: Sequence[Any]) -> float:
+    """The norm of all gradients where repeated rows of IndexedSlices count apart, as TensorFlow's clips take it."""
+    values = [dense(one.values if isinstance(one, tf.IndexedSlices) else one) for one in gradients]
+    return float(np.linalg.norm([np.linalg.norm(one) for one in values if one is not None]))
+
+
 @dataclass(frozen=True)
 class Clipping:
     """How gradients were clipped, such as "clipped to the global norm 1 (it was 5)".

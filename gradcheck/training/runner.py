@@ -34,8 +34,9 @@ from gradcheck.tracing.state import (
     is_random,
     state_restored,
 )
-from gradcheck.training.gradient_changes import alike
+from gradcheck.training.gradient_changes import GradientChange, alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
+from gradcheck.training.repeated_runs import operation_apart, runs_apart
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun
@@ -177,10 +178,14 @@ class StepRunner:
             if np.isfinite(one.loss) and one.loss != 0 and alike([one.loss], [other.loss])
         )
 
-    def recorded(self) -> CodeRecord:
+    def recorded(self, *, restore_python: bool = False) -> CodeRecord:
         """Record a run of the step, operation by operation."""
-        self._put_back()
-        return recorded(self.step, self.inputs)
+        python = self._put_back()
+        try:
+            return recorded(self.step, self.inputs)
+        finally:
+            if restore_python:
+                python.restore()
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
@@ -208,12 +213,23 @@ class StepRunner:
                 return ChangedState(snapshot.changed(), used).besides(self.variables)
         return UNCHANGED
 
+    def repeats(self) -> bool:
+        """Whether two runs from the current state, also of Python, are alike."""
+        return not runs_apart(self.run(), self.run())
+
+    def forget_python(self) -> None:
+        """Let the next run, rather than the first one, note Python's state, in which later runs start."""
+        self._python = None
+
     def hidden_state(self) -> str:
-        """Describe what may make runs differ although all known state is put back."""
+        """Describe what makes runs differ although all known state is put back."""
+        first, second = (self.recorded(restore_python=True) for _ in range(2))
+        where = operation_apart(first, second)
         try:
-            return hidden_state(self._light_loss)
+            described = hidden_state(self._light_loss)
         except Exception:  # from a step that needs its update
-            return hidden_state(self.run)
+            described = hidden_state(self.run)
+        return f"{where}; {described}" if where else described
 
     def _light_loss(self) -> Any:
         """The loss of a run that ends with its gradients."""
@@ -263,6 +279,19 @@ class StepRunner:
                 call.repeat(list(zip(call.gradients, call.variables, strict=True)))
             return self._values()
 
+    def accumulator(self, taken: Array, used: Array) -> tuple[str, Array] | None:
+        """The variable that a gradient was added to before it was used, by name, with its value before the step."""
+        for handle, value in (self._changed or UNCHANGED).besides(self.variables).variables:
+            kept = value.numpy()
+            if kept.shape != taken.shape or kept.dtype != taken.dtype or not np.any(kept):
+                continue
+            change = GradientChange.between([taken + kept], [used])
+            if change is not None and (change.nothing or (kept.size > 1 and change.factor is not None)):
+                known = self.recorded(restore_python=True).variables.values()
+                names = (variable.name for variable in known if variable.handle is handle)
+                return next(names, f"a variable of shape {kept.shape}"), kept
+        return None
+
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Diagnose why the variable at a position loses its gradient, where more is known than eager code shows."""
         return None
@@ -283,12 +312,15 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
     state = PythonState(runner.step)
     try:
         found = _first_run(runner, variables)
+        before = PythonState(runner.step)
+        first = runner.run(restore_python=False)
         between = PythonState(runner.step)
-        first, second = (runner.run(restore_python=False) for _ in range(2))
-        if not alike(*([*run.losses, *run.gradients, *run.after] for run in (first, second))):
-            raise _difference(runner, first, second, between.changes())
+        second = runner.run(restore_python=False)
+        if apart := runs_apart(first, second):
+            raise _difference(runner, first, apart, before, between)
     finally:
         state.restore()
+        runner.forget_python()
     return _connected(runner, found, second, listed=variables is not None)
 
 
@@ -321,17 +353,29 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     return list(unique.values())
 
 
-def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Sequence[str]) -> UnrepeatableStepError:
-    """The error for two runs from the same variables and generators that differ."""
-    if changes:
+def _difference(
+    runner: StepRunner, first: StepRun, apart: str, before: PythonState, between: PythonState
+) -> UnrepeatableStepError:
+    """The error for two runs that differ: `before` and `between` them Python's state was noted.
+
+    Python's state is the reason if runs from the same one are alike. A single change is, if undoing it alone repeats
+    the first run.
+    """
+    between.restore()
+    changes = before.changes()
+    if changes and runner.repeats():
+        causes = []
+        for name, change in changes.items():
+            between.restore()
+            before.restore(name)
+            if len(changes) > 1 and not runs_apart(first, runner.run(restore_python=False)):
+                causes.append(change)
         return UnrepeatableStepError(
-            f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
-            "pass that as an input, keep it in a tf.Variable, or change it outside of the step"
+            f"two runs of the step from the same state differ ({apart}), and it changes "
+            f"{', '.join(causes or changes.values())}; pass that as an input, keep it in a tf.Variable, or change it "
+            "outside of the step"
         )
-    return DifferingRunsError(
-        f"two runs of the step from the same state differ (losses {float(first.losses[0]):.10g} and "
-        f"{float(second.losses[0]):.10g}): {runner.hidden_state()}"
-    )
+    return DifferingRunsError(f"two runs of the step from the same state differ ({apart}): {runner.hidden_state()}")
 
 
 def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:

@@ -31,7 +31,11 @@ LIBRARIES = {"tensorflow", "keras", "tf_keras", "numpy"}
 LARGEST = 100_000
 """A container with more items is compared by its identity only."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
-STATE = (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase)
+STATE = (*PLAIN, *GENERATORS, *CONTAINERS, tf.Tensor, Iterator, io.IOBase)
+
+
+UNREADABLE = (tf.resource, tf.variant)
+"""The dtypes of tensors without values."""
 
 
 def _refill(value: Any, contents: Any) -> None:
@@ -153,19 +157,21 @@ class PythonState:
             if not generators_only or isinstance(named.value, GENERATORS)
         }
 
-    def changes(self) -> list[str]:
-        """The changes since then, such as `count (was 1, is 2)`."""
+    def changes(self) -> dict[str, str]:
+        """The changes since then by their names, such as {"count": "count (was 1, is 2)"}."""
         now = {key: _contents(named.value) for key, named in reachable(self._step).items()}
         kept = [(named.name, before, now.get(key)) for key, (named, before) in self._kept.items()]
-        return [f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)]
+        return {name: f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)}
 
-    def restore(self) -> None:
-        """Rebind the names to their earlier objects, and restore the contents of those.
+    def restore(self, only: str | None = None) -> None:
+        """Rebind the names to their earlier objects, and restore the contents of those; `only` one name if given.
 
         What a first call built for later ones (variables, layers, functions) is kept.
         """
         now = reachable(self._step)
         for key, (named, contents) in self._kept.items():
+            if only is not None and named.name != only:
+                continue
             if key in now and now[key].value is not named.value:
                 if isinstance(named.home, dict):
                     named.home[named.entry] = named.value
@@ -195,8 +201,11 @@ def _same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other):
         return False
+    if isinstance(one, tf.Tensor):
+        eager = hasattr(one, "numpy") and hasattr(other, "numpy")
+        return eager and one.dtype not in UNREADABLE and _same(one.numpy(), other.numpy())
     if isinstance(one, np.ndarray):
-        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
     if isinstance(one, dict):
         one, other = list(one.items()), list(other.items())
     if isinstance(one, (list, tuple)):
@@ -207,6 +216,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _difference(before: Any, after: Any) -> str:
+    if isinstance(after, tf.Tensor):
+        return f" (a tensor of shape {tuple(after.shape)})"
     numbers = (bool, int, float, str)
     if isinstance(before, numbers) and isinstance(after, numbers):
         return f" (was {before!r}, is {after!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,10 +26,28 @@ from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.state import UNCHANGED, variables_restored
-from gradcheck.training.gradient_changes import GradientChange, alike, dense
+from gradcheck.training.common_factor import (
+    NEAR,
+    diagnosis_of_factor,
+    diagnosis_of_passes,
+    factor_of,
+    is_close,
+    meaning,
+    with_factor,
+    without_factor,
+)
+from gradcheck.training.gradient_changes import (
+    GradientChange,
+    alike,
+    clipping_of_values,
+    dense,
+    norm_of_values,
+    repeats_rows,
+)
 from gradcheck.training.runner import OF_THE_STEP, StepRunner
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
+from gradcheck.typing import Array
 from gradcheck.verdict.lines import sample_values
 from gradcheck.verdict.summary import undecided
 
@@ -37,9 +56,13 @@ ASIDE = 2.0**-4
 """Relative and absolute displacement of weights, to see whether gradients are clipped there, too."""
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences are tried for up to MAX_ELEMENTS elements, and used up to the relative error MAX_ERROR."""
-NEAR = 1e-4
 REMEDY = "use the tape's gradient unchanged; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
-
+RESET = (
+    "set {name} to zeros after its sum was used; if the gradients of several steps are to add up, check one call that "
+    "runs these passes and returns the sum of their losses"
+)
+SUM_FIRST = "clip tf.convert_to_tensor(gradient), which sums repeated rows first"
+VALUES_CLIPPED = "the .values of its IndexedSlices were {how}, which counts repeated rows apart, before they are summed"
 OTHER_LOSS = (
     "return the differentiated loss; for several losses with separate variables return one of them first, as in "
     "(generator_loss, discriminator_loss), or a dict of them"
@@ -150,7 +173,54 @@ class StepCheck:
         order = self._compare(lambda run: run.gradients)
         if order.verdict != Verdict.MISMATCH:
             return order
-        return self._check_unchanged() or replace(order, findings=tuple(map(self._searched, order.findings)))
+        if (unchanged := self._check_unchanged()) is not None:
+            return unchanged
+        return replace(order, findings=self._with_causes(order.findings))
+
+    def _with_causes(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """The findings with their causes: a factor that all gradients have in common, or one for each of them."""
+        numbers, run, factor = self._numbers(), self._run, None
+        with cause_searched():
+            factor = factor_of(findings) if run.scale == 1.0 else None
+            known = None if factor is None else diagnosis_of_factor(run, factor, numbers)
+            if factor is not None and known is not None and self._is_common(factor, findings):
+                return tuple(replace(finding, diagnosis=known) for finding in findings)
+            passes = [self._diagnosis_of_passes(finding) for finding in findings]
+            if passes and all(passes):
+                return tuple(map(_diagnosed, findings, passes))
+        found = tuple(map(self._searched, findings))
+        with cause_searched():
+            arrays = [array for gradient in run.gradients if (array := dense(gradient)) is not None]
+            several = sum(map(np.count_nonzero, arrays)) > 1
+            if factor is None or not (several or meaning(factor, numbers)) or not all(map(without_factor, found)):
+                return found
+            if self._is_common(factor, findings):
+                return tuple(with_factor(finding, factor, numbers) for finding in found)
+        return found
+
+    def _diagnosis_of_passes(self, finding: Finding) -> Diagnosis | None:
+        """Diagnose gradients of several tapes, one of which needed what another recorded."""
+        (right, error), position = self._right, self._position(finding)
+        several = len(self._run.of_variables) > 1 and self._run.scale == 1.0
+        if not several or right is None or error or position is None or (array := dense(right[position])) is None:
+            return None
+        return diagnosis_of_passes(self._run, finding, float(array[finding.index or ()].real))
+
+    def _position(self, finding: Finding) -> int | None:
+        """The place of the variable that a finding is about."""
+        return next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
+
+    def _is_common(self, factor: float, findings: Sequence[Finding]) -> bool:
+        """Whether all gradients are this number times the right ones.
+
+        These are those of the loss, if they fit the findings; otherwise the quotients are compared with differences.
+        """
+        run, (right, error) = self._run, self._right
+        change = None if right is None else GradientChange.between(right, run.gradients, error)
+        if change is not None and (found := change.factor) is not None and is_close(found, factor):
+            return True
+        quotients = self._compare(lambda run: [_divided(gradient, factor) for gradient in run.gradients])
+        return quotients.verdict == Verdict.AGREE
 
     def _overflows(self) -> bool:
         """Whether the optimizer skips a step whose gradients are infinite, or NaN, only because its loss was scaled."""
@@ -214,7 +284,14 @@ class StepCheck:
         found = change.clipping(run.clip_functions, limits)
         if found is None or (found.by_a_norm and self._only_scaled(change, again)):
             return None
-        return found.note
+        return found.note + self._norm_of_values(found.note)
+
+    def _norm_of_values(self, note: str) -> str:
+        """The norm to which gradients were clipped where repeated rows count apart, as an addition to a note."""
+        used = [gradient for gradient in self._run.gradients if gradient is not None]
+        if not any(map(repeats_rows, used)) or not ("global norm" in note or (" norm " in note and len(used) == 1)):
+            return ""
+        return f"; {norm_of_values(used):.6g} for their IndexedSlices, whose repeated rows count apart"
 
     def _only_scaled(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> bool:
         """Whether at other weights the gradients are multiplied by the same number."""
@@ -279,7 +356,7 @@ class StepCheck:
     def _explained(self, finding: Finding) -> Finding:
         """Diagnose a change by the step to a gradient that was correct when its tape took it."""
         run, (right, error) = self._run, self._right
-        position = next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
+        position = self._position(finding)
         if position is None or right is None:
             return self._as_taken(finding) if run.scale != 1.0 else finding
         missing, numbers = finding.kind is Kind.MISSING, finding.reason.split("; ")[0]
@@ -301,6 +378,18 @@ class StepCheck:
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer got" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
+        slices = run.taken[position], run.gradients[position]
+        if how := clipping_of_values(*slices, run.clip_functions, run.clip_limits):
+            evidence += f": {VALUES_CLIPPED.format(how=how)}"
+            diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, SUM_FIRST)
+            return replace(finding, kind=Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
+        if (gradient := dense(run.gradients[position])) is not None and (
+            kept := self.runner.accumulator(taken, gradient)
+        ):
+            name, value = kept
+            evidence += f"; {name} held {float(value[finding.index or ()]):.10g} before the step, which added to it"
+            diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, RESET.format(name=name))
+            return replace(finding, kind=Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
         change = GradientChange.between(right, run.gradients, error)
         if change is not None and (factor := change.factor):
             evidence += f"; all gradients were multiplied by {factor:.6g}{self._origin_of_factor(factor)}"
@@ -361,10 +450,18 @@ class StepCheck:
         rates = [call.learning_rate for call in self._run.optimizer_calls]
         if any(rate is not None and abs(abs(factor) - rate) <= NEAR * rate for rate in rates):
             return ", the learning rate, which the optimizer applies, too"
-        if abs(factor + 1) < NEAR:
-            return ": the sign is wrong"
-        counts = (of for count, of in self._counts().items() if count > 1 and abs(abs(factor) / count - 1) < NEAR)
-        return next((f", as many as {of}" for of in counts), "")
+        return meaning(factor, self._numbers())
+
+    def _numbers(self) -> dict[int, str]:
+        """The counts to average over, and those of the inputs' elements, with their descriptions."""
+        sizes = [
+            (math.prod(shape), position, " times ".join(map(str, shape)))
+            for position, value in enumerate(self.runner.inputs)
+            for leaf in tf.nest.flatten(value)
+            if len(shape := tuple(getattr(leaf, "shape", ()))) > 1
+        ]
+        elements = {size: f"the {shape} elements of inputs[{position}]" for size, position, shape in sizes}
+        return {**elements, **self._counts()}
 
     def _counts(self) -> dict[int, str]:
         """The counts of samples and gradients to average over, with their descriptions."""
@@ -387,6 +484,15 @@ def _finite(gradients: Sequence[Any]) -> bool:
 def _scaled(loss: Any, scale: float) -> Any:
     """A loss times the scale, in a dtype that holds it."""
     return loss if scale == 1.0 else scale * (tf.cast(loss, tf.float32) if loss.dtype.size < 4 else loss)
+
+
+def _divided(gradient: Any, factor: float) -> Array | None:
+    array = dense(gradient)
+    return None if array is None else array / array.dtype.type(factor)
+
+
+def _diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
+    return replace(finding, diagnosis=diagnosis)
 
 
 def _with_change(order: OrderResult, change: str) -> OrderResult:

@@ -208,11 +208,11 @@ class StepRecorder:
             loss = tf.add_n([tf.reduce_sum(part) for part in parts]) if len(parts) > 1 else tf.reduce_sum(parts[0])
 
             target = arguments["target"] if tf.is_tensor(arguments["target"]) else None
-            opened = id(tape)
+            opened, replicas = id(tape), tf.distribute.get_strategy().num_replicas_in_sync
 
             def record(loss: Any, *gradients: Any) -> None:
                 updates = self._opened.get(opened, 0)
-                self.current.tape_gradients.append(TapeGradient(loss, sources, gradients, target, updates))
+                self.current.tape_gradients.append(TapeGradient(loss, sources, gradients, target, updates, replicas))
 
             _whenever_it_runs(record, [loss, *tf.nest.flatten(result)])
         return result

@@ -24,7 +24,7 @@ class TapeGradient:
     """The gradients (tensors, IndexedSlices or None) of a scalar with respect to sources, taken by a tape.
 
     `target` is the tensor that it differentiated, None if these were several; `updates` is the number of optimizer
-    calls before the tape was opened.
+    calls before the tape was opened, `replicas` that of the replicas, each of which took such gradients.
     """
 
     loss: Any
@@ -32,6 +32,7 @@ class TapeGradient:
     gradients: tuple[Any, ...]
     target: Any = None
     updates: int = 0
+    replicas: int = 1
 
     @property
     def of_variables(self) -> bool:

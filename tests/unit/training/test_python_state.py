@@ -37,11 +37,11 @@ def test_changes_are_described_and_undone() -> None:
     holder = Holder()
     state = PythonState(holder.step)
     items, first = holder.items, holder.step()
-    assert state.changes() == ["COUNT", "self.items (held 1 items, holds 2)", "self.rng"]
+    assert list(state.changes().values()) == ["COUNT", "self.items (held 1 items, holds 2)", "self.rng"]
     holder.items = []
     state.restore()
     assert holder.items is items
-    assert (items, COUNT["calls"], state.changes()) == ([1.0], 0, [])
+    assert (items, COUNT["calls"], state.changes()) == ([1.0], 0, {})
     assert holder.step() == first
     state.restore()
 
@@ -80,7 +80,7 @@ def test_numpy_generators_and_rebound_names() -> None:
 
     state = PythonState(step)
     first = step()
-    assert "number (was 1, is 2)" in state.changes()
+    assert "number (was 1, is 2)" in state.changes().values()
     state.restore()
     assert step() == first
 
@@ -93,4 +93,4 @@ def test_large_containers_are_compared_by_identity() -> None:
 
     state = PythonState(step)
     step()
-    assert state.changes() == []
+    assert state.changes() == {}
