@@ -5,6 +5,10 @@
 The step trains a model of two dense layers and 21 weights on a batch of 8. For each optimizer, in float64 and float32,
 eagerly and as a tf.function: the processor time of a plain step, of `explain` and of `assert_step` (in seconds, and in
 plain steps), their verdicts, and how many entries stay inconclusive. The ratios say more than the seconds.
+
+    python tests/benchmarks/steps.py --programs [NAME ...]
+
+Steps of other kinds, each right and wrong: how often their Python code runs, or is traced, and the processor time.
 """
 
 from __future__ import annotations
@@ -69,6 +73,132 @@ def training_step(make: Callable[[], Any], dtype: str) -> Callable[[], Any]:
     return step
 
 
+class Runs:
+    """Counts the runs of a step; it has no attributes that a check could put back."""
+
+    __slots__ = ("eager", "traced")
+
+    def __init__(self) -> None:
+        self.eager = self.traced = 0
+
+    def add(self) -> None:
+        """Count this run."""
+        if tf.inside_function():
+            self.traced += 1
+        else:
+            self.eager += 1
+
+
+def _error(x: Any, w: Any, y: Any) -> Any:
+    return tf.reduce_mean((tf.tanh(x @ w) - y) ** 2)
+
+
+def maml(wrong: bool) -> Callable[[], Any]:
+    """A loss after an inner step; the wrong one stops the inner gradient."""
+    w, x, y, optimizer = _regression(5)
+
+    def step() -> Any:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = _error(x[:3], w, y[:3])
+            gradient = inner.gradient(loss, w)
+            loss = _error(x[3:], w - 0.5 * (tf.stop_gradient(gradient) if wrong else gradient), y[3:])
+        optimizer.apply_gradients([(outer.gradient(loss, w), w)])
+        return loss
+
+    return step
+
+
+def autoencoder(wrong: bool) -> Callable[[], Any]:
+    """A variational autoencoder of 170 weights; the wrong one computes its divergence in NumPy."""
+    encoder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(4)])
+    decoder = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(6)])
+    x, optimizer = tf.constant(np.random.default_rng(0).normal(size=(8, 6)), tf.float32), keras.optimizers.Adam(RATE)
+    variables = encoder.trainable_variables + decoder.trainable_variables
+    optimizer.build(variables)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            mean, log = tf.split(encoder(x), 2, axis=1)
+            code = mean + tf.exp(0.5 * log) * tf.random.normal(tf.shape(mean))
+            if wrong:
+                divergence = -0.5 * np.mean(1 + log.numpy() - mean.numpy() ** 2 - np.exp(log.numpy()))
+            else:
+                divergence = -0.5 * tf.reduce_mean(1 + log - mean**2 - tf.exp(log))
+            loss = tf.reduce_mean((decoder(code) - x) ** 2) + divergence
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    return step
+
+
+def normalised(wrong: bool) -> Callable[[], Any]:
+    """A weight over its norm; the wrong step assigns that to the weight before its tape."""
+    w, x, y, optimizer = _regression(3)
+
+    def step() -> Any:
+        if wrong:
+            w.assign(w / tf.norm(w))
+        with tf.GradientTape() as tape:
+            loss = _error(x, w if wrong else w / tf.norm(w), y)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+        return loss
+
+    return step
+
+
+def accumulated(wrong: bool) -> Callable[[], Any]:
+    """Two passes whose gradients a variable adds up; the wrong one uses their sum for the mean of the losses."""
+    w, x, y, optimizer = _regression(3)
+    kept = tf.Variable(tf.zeros_like(w), trainable=False)
+
+    @tf.function
+    def step() -> Any:
+        kept.assign(tf.zeros_like(kept))
+        total = tf.zeros((), tf.float64)
+        for number in tf.range(2):
+            with tf.GradientTape() as tape:
+                loss = _error(x[3 * number : 3 * number + 3], w, y[3 * number : 3 * number + 3])
+            kept.assign_add(tape.gradient(loss, w))
+            total += loss
+        optimizer.apply_gradients([(kept if wrong else kept / 2, w)])
+        return total / 2
+
+    return step
+
+
+def _regression(width: int) -> tuple[Any, Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    w, x, y = (tf.constant(rng.normal(size=size)) for size in ((width, 2), (6, width), (6, 2)))
+    variable, optimizer = tf.Variable(w, name="w"), keras.optimizers.SGD(RATE)
+    optimizer.build([variable])
+    return variable, x, y, optimizer
+
+
+PROGRAMS = {one.__name__: one for one in (maml, normalised, accumulated, autoencoder)}
+
+
+def count_runs(name: str, wrong: bool) -> None:
+    """Print the rows of a program."""
+    for check in (gradcheck.explain, partial(gradcheck.assert_step, inconclusive="ignore")):
+        step, runs = PROGRAMS[name](wrong), Runs()
+        step()
+
+        def counted(step: Callable[[], Any] = step, runs: Runs = runs) -> Any:
+            runs.add()
+            return step()
+
+        def verdict(check: Callable[..., Any] = check, counted: Callable[[], Any] = counted) -> str:
+            try:
+                return str(check(counted).verdict)
+            except gradcheck.GradientMismatch as error:
+                return type(error).__name__
+
+        spent, said = timed(verdict)
+        row = f"{name}, {'wrong' if wrong else 'right'}, {'explain' if check is gradcheck.explain else 'assert_step'}"
+        print(f"{row:40s} | {runs.eager:5d} runs, {runs.traced} traces | {spent:6.2f} s | {said}", flush=True)
+
+
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     """The processor time of a call, and what it returned."""
     start = time.process_time()
@@ -94,16 +224,24 @@ def measure(make: Callable[[], Any], dtype: str, traced: bool) -> str:
 
 def main() -> None:
     """Print the table."""
-    known = optimizers()
+    known: dict[str, Any] = optimizers()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="optimizers; all by default")
     parser.add_argument("--dtype", choices=["float64", "float32"], help="one of the number types alone")
     parser.add_argument("--eagerly", action="store_true", help="no tf.function")
     parser.add_argument("--traced", action="store_true", help="the tf.function alone")
+    parser.add_argument("--programs", action="store_true", help="steps of other kinds, by their names")
     given = parser.parse_args()
+    if given.programs:
+        known = PROGRAMS
     unknown = set(given.names) - set(known)
     if unknown:
-        parser.error(f"no such optimizers: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"none of that name: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if given.programs:
+        for name in given.names or PROGRAMS:
+            for wrong in (False, True):
+                count_runs(name, wrong)
+        return
     forms = [traced for traced in (False, True) if not (traced and given.eagerly) and not (not traced and given.traced)]
     print(f"{'':40s} | {'step':>10s} | explain: time, in steps, verdict, inconclusive | assert_step")
     gradcheck.explain(training_step(known["SGD"], "float64"))  # the first check in a process pays for imports
