@@ -51,8 +51,7 @@ def _called(record: CodeRecord) -> Iterator[tuple[Any, list[Any]]]:
         calls.append((function.graph, given))
         return original(function, tensor_inputs, captured_inputs)
 
-    # The code may raise: the graphs until then are there.
-    with state_restored(), patched((*GRAPH_CALL, noted)), suppress(Exception):
+    with state_restored(), patched((*GRAPH_CALL, noted)), suppress(Exception):  # from the code: those until then count
         call_user_code(record.f, record.inputs)
     while calls:
         graph, given = calls.pop(0)
