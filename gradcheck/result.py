@@ -368,7 +368,7 @@ class Result(NoTruth):
                 "<table><thead><tr>" + "".join(f"<th>{head[cell]}</th>" for cell in shown) + "</tr></thead><tbody>"
             )
             for row in rows:
-                cells = (f'<td style="text-align:left">{escape(row[cell])}</td>' for cell in shown)
+                cells = (f'<td style="text-align:left;vertical-align:top">{escape(row[cell])}</td>' for cell in shown)
                 lines.append(f"<tr>{''.join(cells)}</tr>")
             lines.append("</tbody></table>")
         lines.append(f"<details><summary>as printed</summary><pre>{escape(str(self))}</pre></details>")
