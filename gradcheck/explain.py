@@ -195,7 +195,7 @@ def _listed(variables: Any) -> list[Any]:
     """The listed variables, flat. Raises TypeError for anything else."""
     if variables is None:
         return []
-    given = [variables] if variable_of(variables) is not None else variables_in(variables)
+    given = variables_in(variables)
     _refuse_constrained((f"variables[{position}]", item) for position, item in enumerate(given))
     for position, item in enumerate(given):
         if variable_of(item) is None:

@@ -291,8 +291,6 @@ def _no_tensor(name: str, leaf: Any) -> str:
 
 def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
     """The variables listed in addition to the inputs, each with its name and its constraint."""
-    if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
-        variables = [variables]
     found = []
     for position, given in enumerate([] if variables is None else variables_in(variables)):
         item, constraint = _unwrapped(given)
@@ -320,17 +318,13 @@ def variables_in(given: Any) -> list[Any]:
     >>> [one.name for one in variables_in([layer, tf.Variable(2.0, name="other")])]
     ['rate:0', 'other:0']
     """
+    if isinstance(given, Constrained) or variable_of(given) is not None:
+        return [given]
     found: list[Any] = []
     for item in tf.nest.flatten(given):
-        inner = None if isinstance(item, Constrained) or variable_of(item) is not None else _trainable(item)
-        found += [item] if inner is None else inner
+        inner = getattr(item, "trainable_variables", None)
+        found += inner if isinstance(inner, (list, tuple)) else [item]
     return found
-
-
-def _trainable(item: Any) -> list[Any] | None:
-    """The trainable variables of a model, a layer or a module; None for anything else."""
-    inner = getattr(item, "trainable_variables", None)
-    return list(inner) if isinstance(inner, (list, tuple)) and not isinstance(item, type) else None
 
 
 def variable_of(item: Any) -> Any:

@@ -75,7 +75,7 @@ class StepRunner:
         """Check these variables; return None if none are given. Raises TypeError."""
         if variables is None:
             return None
-        found = [variables] if variable_of(variables) is not None else variables_in(variables)
+        found = variables_in(variables)
         wrong = [type(item).__name__ for item in found if variable_of(item) is None]
         if wrong or not found:
             kind = wrong[0] if wrong else "nothing"
