@@ -17,7 +17,8 @@ from gradcheck.tracing.record import CallSource, CodeRecord, RecordedOperation
 from gradcheck.tracing.replay import replayed, target_value
 from gradcheck.tracing.user_code import at, definition_of, listed, place_of, quoted
 
-MEANT = "a surrogate; if that is meant, nothing is wrong; otherwise "
+SURROGATE = "a surrogate; if that is meant, nothing is wrong"
+MEANT = f"{SURROGATE}; otherwise "
 STEP = 2.0**-7
 """The larger of two relative steps on either side."""
 EXPLAINED = 0.05
@@ -37,16 +38,12 @@ def surrogate_on_path(source: CallSource) -> str:
     for one in _on_path(source):
         if one.name in STOPPING and written(one):
             found.append(f"tf.stop_gradient{at(one.line)} lets the value through, not the gradient")
-        elif one.name in STRAIGHT_THROUGH and one.backward is None:
+        elif _rounds(one):
             found.append(f"{one.name}{at(one.line)} rounds, and its gradient passes as if it did not")
         elif one.custom_gradient is not None and (step := _step_inside(source.record, one)) is not None:
             name = one.custom_gradient.func.__name__
             found.append(f"{name}{at(one.line)} moves only in steps, by {step.name}, and has a custom gradient")
-    return (
-        f"{listed(list(dict.fromkeys(found))[:SHOWN])}: a surrogate; if that is meant, nothing is wrong"
-        if found
-        else ""
-    )
+    return f"{listed(list(dict.fromkeys(found))[:SHOWN])}: {SURROGATE}" if found else ""
 
 
 def surrogate(
@@ -105,7 +102,7 @@ def as_surrogate(record: CodeRecord, operation: RecordedOperation, finding: Find
 
 def _why(record: CodeRecord, operation: RecordedOperation, finding: Finding) -> str:
     """Why the derivative of an operation is a surrogate; empty if nothing shows that."""
-    if operation.name in STRAIGHT_THROUGH and operation.backward is None:
+    if _rounds(operation):
         return f"{operation.name} rounds, and its gradient is meant to pass as if it did not"
     if operation.custom_gradient is None:
         return ""
@@ -123,7 +120,7 @@ def surrogate_among(
 ) -> Diagnosis | None:
     """Diagnose the first of some operations that no difference can tell to be wrong, but whose value moves in steps."""
     for one in operations:
-        if one.name in STRAIGHT_THROUGH and one.backward is None:
+        if _rounds(one):
             evidence = f"{one.name}{at(one.line)} rounds, and its gradient is meant to pass as if it did not"
             remedy = f"{MEANT}write {one.quoted} with other operations"
             return Diagnosis(Cause.OPERATION, evidence, remedy, one.place, lost)
@@ -137,6 +134,11 @@ def surrogate_among(
             remedy = f"{MEANT}correct the gradient that {name}{at(defined)} returns"
             return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), lost)
     return None
+
+
+def _rounds(operation: RecordedOperation) -> bool:
+    """Whether an operation is a kernel that rounds, with the gradient that TensorFlow registers for it."""
+    return operation.name in STRAIGHT_THROUGH and operation.backward is None
 
 
 def _step_inside(record: CodeRecord, custom: RecordedOperation) -> RecordedOperation | None:

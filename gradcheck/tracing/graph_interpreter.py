@@ -149,16 +149,19 @@ def needed(
 
 def called_graphs(op: Any, *attributes: str) -> list[Any]:
     """Make the graphs of the functions that an operation calls, or of those in some of its attributes, in order."""
-    names = attributes or CALLING.get(op.type, ())
-    functions = [one for name in names for one in tf.nest.flatten(op.get_attr(name))]
-    return [control_flow_util_v2.get_func_graph(op, None, one.name) for one in functions]
+    return [control_flow_util_v2.get_func_graph(op, None, name) for name in _called_names(op, *attributes)]
 
 
 def graphs_with_lines(op: Any) -> list[Any]:
     """The graphs of the functions that an operation calls, as they were traced, with the lines of their operations."""
-    functions = [one for name in CALLING.get(op.type, ()) for one in tf.nest.flatten(op.get_attr(name))]
-    traced = [op.graph._get_function(one.name) for one in functions]
+    traced = [op.graph._get_function(name) for name in _called_names(op)]
     return [one.graph for one in traced] if all(hasattr(one, "graph") for one in traced) else called_graphs(op)
+
+
+def _called_names(op: Any, *attributes: str) -> list[str]:
+    """The names of the functions that an operation calls, or of those in some of its attributes, in order."""
+    attributes = attributes or tuple(CALLING.get(op.type, ()))
+    return [one.name for attribute in attributes for one in tf.nest.flatten(op.get_attr(attribute))]
 
 
 def is_custom(op: Any) -> bool:
