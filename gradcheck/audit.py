@@ -43,8 +43,8 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     results) depend on, the result's `operations` are those of which something is known: defects at either order,
     whether these values lie in the region of one, and derivatives that are None or raise, so that a gradient penalty or
     a Hessian would fail. `result.inside` are those in a region, `result.wrong` those in the region at an order that `f`
-    takes. Print the result to read it; its `notes` say what was
-    not seen. An operation of which nothing is known need not be correct: `check` compares.
+    takes. Print the result to read it; its `notes` say what was not seen. An operation of which nothing is known need
+    not be correct: `check` compares.
 
     Variables that `f` assigns, and the generators of Python, NumPy and TensorFlow, are left as they were.
 

@@ -244,7 +244,7 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
 
     @property
     def about(self) -> dict[str, Any]:
-        """What should come out, and what does, by the names of the fields."""
+        """The documented outcome and the given one, by the names of the fields."""
         return {"documented": self.documented, "given": self.given}
 
     @property

@@ -22,7 +22,7 @@ COLUMNS = 6
 """The number of powers of the step that are eliminated."""
 
 DISTINCT = 4.0
-"""What differs by more than this many bounds is certainly different."""
+"""Values that differ by more than this many bounds are certainly different."""
 
 SMALLEST_KINK = 1e-3
 """At a smooth point no kink of this share of the slope goes unseen."""

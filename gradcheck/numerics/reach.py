@@ -39,7 +39,7 @@ FAR = 512.0
 """The stairs around the reach are looked for up to this many times its size."""
 
 REPEATED = 6
-"""So many equal rises in succession, over steps that differ a thousandfold, show a hidden transition."""
+"""This many equal rises in succession, over steps that differ a thousandfold, show a hidden transition."""
 
 ALIKE = 0.05
 """Rises count as equal within this share."""

@@ -143,7 +143,7 @@ class SpecialSet:
     arguments: tuple[int, ...] = (0,)
 
     def asked(self, attributes: Iterable[str]) -> set[str]:
-        """Those of an operation's attributes that decide."""
+        """The names of the operation's `attributes` that decide."""
         return {*attribute_names(self.holds)}.intersection(attributes)
 
     def contains(self, attributes: Mapping[str, Any], arguments: Sequence[Any]) -> bool:

@@ -28,9 +28,9 @@ VALUES: dict[str, Callable[[Array], object]] = {
     "several elements": lambda x: x.size > 1,
     "not real": lambda x: np.any(x.imag != 0),
 }
-"""What may be special about an argument of any operation."""
+"""Special properties that an argument of any operation may have."""
 DESCRIBED = tuple(VALUES)[:5]
-"""Those of them that are looked for in the arguments of a finding, in this order."""
+"""The properties that are looked for in the arguments of a finding, in this order."""
 
 
 @cache

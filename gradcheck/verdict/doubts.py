@@ -74,8 +74,8 @@ LEAST_SHIFT times the radius, times the gap over the size: a kernel may leave th
 changed there by at most CHANGE times its size, times that distance over the radius."""
 
 SMALL_CHANGE, CHANCE = 1e-2, 1e-6
-"""If that change is at most SMALL_CHANGE of the gap, neighbours at that distance tell the two apart: so many of them
-that the probability of an oscillation being back within the change at all of them is below CHANCE."""
+"""If that change is at most SMALL_CHANGE of the gap, neighbours at that distance tell the two apart: enough of
+them are asked that an oscillation is back within the change at all of them with a probability below CHANCE."""
 
 NEIGHBOURS = np.array([1.0, -0.83, 0.61])
 """The neighbours' places, in units of that distance."""

@@ -37,7 +37,7 @@ def test_a_model_that_returns_a_dict_is_seen_as_sharply_as_without_a_scale() -> 
 @pytest.mark.parametrize("forgotten", [1, 2])
 @pytest.mark.parametrize("coupled", [False, True])
 def test_of_several_losses_the_one_that_is_not_scaled_is_named(forgotten: int, coupled: bool) -> None:
-    """Those before it are computed in runs that end with their own tapes; it may depend on a variable they moved."""
+    """The losses before it are computed in runs that end with their own tapes; it may depend on what they moved."""
     weights = [tf.Variable([size, 2 * size]) for size in (0.5, 0.7, 0.9)]
     optimizers = [scaling(), scaling(), scaling()]
     for weight, optimizer in zip(weights, optimizers, strict=True):

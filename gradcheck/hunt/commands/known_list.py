@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 
 def listed(records: Sequence[Known], told: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """What is told of each record, in the lists for `--json`."""
+    """The fields of each record, in the lists of `--json`."""
     lists: dict[str, list[dict[str, Any]]] = {kind.listed: [] for kind in (Defect, TapeDefect)}
     for one, data in zip(records, told, strict=True):
         lists[one.listed].append(data)

@@ -198,7 +198,7 @@ def test_sums_of_a_million_products_are_right_within_their_bound() -> None:
 
 
 def test_errors_that_pass_in_one_half_and_in_the_other_are_located_all_the_same() -> None:
-    """What is left of two that cancel in a half may be too little to show, and so may the third one in the other."""
+    """Two errors may cancel in one half down to too little to show, and the third be too small in the other half."""
     found = 0
     for seed in range(200):
         rng, errors = np.random.default_rng([11, seed]), np.zeros(64)
