@@ -22,7 +22,7 @@ from gradcheck.diagnosis.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite_value import finite
-from gradcheck.numerics.probing import directions_at
+from gradcheck.numerics.probing import FEW_INPUTS, PAIR, directions_at
 from gradcheck.numerics.sampling import LinePoints
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.given import GivenGradient
@@ -37,7 +37,7 @@ from gradcheck.tracing.state import state_restored
 from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first, compare_quickly
 from gradcheck.verdict.lines import Lines
-from gradcheck.verdict.looks import slope_estimate
+from gradcheck.verdict.looks import screened
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.probes import first_order
@@ -61,8 +61,11 @@ ROWS = (
 )
 TOO_MANY = "{} more sources, whose derivatives do not plainly agree, were not compared one by one"
 ALONG = "along a direction that moves all of its elements, "
-FEW = 3
-"""Number of random directions while the coordinates are few: errors rarely cancel along all of them."""
+SINGLY, DIRECTIONS = 3, 2
+"""Up to SINGLY coordinates are compared one by one; more along DIRECTIONS random ones for each random pair of probes:
+errors rarely cancel along all of them."""
+KEPT_BYTES = 2**14
+"""Values at points of up to this many bytes are kept."""
 
 
 class UntraceableError(Exception):
@@ -111,13 +114,37 @@ class CallProblem(Problem):
 
     def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code raises or does not reach the call."""
-        table = np.full((len(points), self.outputs), np.nan)
-        moves = Points(len(points), lambda rows: self._deltas(points[rows]))
+        table, keys = np.full((len(points), self.outputs), np.nan), self._keys(points)
+        new = [row for row, key in enumerate(keys) if key is None or key not in self._known]
+        moves = Points(len(new), lambda rows: self._deltas(points[np.array(new)[rows].tolist()]))
         with state_restored():
-            for row, targets in self._replays.each(moves):
-                value = None if targets is None else target_value(targets, self.call)
+            for place, targets in self._replays.each(moves):
+                value, row = None if targets is None else target_value(targets, self.call), new[place]
                 table[row] = value if value is not None and value.shape == table[row].shape else np.nan
+        for row, key in enumerate(keys):
+            if key is not None:
+                table[row] = self._known.setdefault(key, table[row])
         return table
+
+    def _keys(self, points: Array | LinePoints) -> list[bytes | None]:
+        """Names of points whose values are kept, since each takes a run of the code: while no graph computes them."""
+        if not self._replays.untraceable or self.point.nbytes > KEPT_BYTES:
+            return [None] * len(points)
+        return [points[row].tobytes() for row in range(len(points))]
+
+    @cached_property
+    def _known(self) -> dict[bytes, Array]:
+        return {}
+
+    @cached_property
+    def expensive(self) -> bool:
+        """Whether each value takes a run of the code, which cannot be traced, and entry by entry these are many."""
+        if self.point.size <= FEW_INPUTS:
+            return False
+        moved = directions_at(np.random.default_rng(1), 3, self.point) * 2.0**-8
+        with state_restored():
+            self._replays.try_to_trace(Points(3, lambda rows: self._deltas((self.point + moved)[rows])))
+        return self._replays.untraceable
 
     @cached_property
     def _replays(self) -> Mapped:
@@ -201,10 +228,10 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
         agreement = plainly_agrees(problem, tolerance, probes)
         if agreement is not None:
             return _together(problem, *agreement, tolerance, probes)
+        if problem.outputs == 1 and (len(sources) > CLOSELY or problem.expensive):
+            return _many(problem, tolerance, probes)
         if len(sources) == 1:
             return [(sources, _closely(problem, tolerance, probes))]
-        if problem.outputs == 1 and len(sources) > CLOSELY:
-            return _many(problem, tolerance, probes)
     except WrongShapeError as error:
         if len(sources) == 1:
             order = broken(1, Kind.SHAPE, error.source, str(error))
@@ -219,15 +246,15 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
     Also returns, for each source, the smallest visible error relative to its largest derivative, or infinity where its
     derivatives are all 0.
     """
-    count = FEW if problem.point.size <= SMALL else probes
-    if problem.point.size <= FEW or problem.outputs > SMALL:
+    count = max(DIRECTIONS, DIRECTIONS * (probes // PAIR))
+    if problem.point.size <= SINGLY or problem.outputs > SMALL:
         return None
     cotangents = np.eye(problem.outputs)
     gradients = problem.gradients(cotangents).values
     if not np.isfinite(gradients).all():
         return None
     directions = directions_at(np.random.default_rng(0), count, problem.point)
-    estimate = slope_estimate(Lines(problem, directions, cotangents, tolerance).sample())
+    estimate = screened(Lines(problem, directions, cotangents, tolerance).sampled, count)
     autodiff = along(directions, gradients)
     table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     if not table.where(Verdict.AGREE).all():
@@ -309,8 +336,12 @@ def _wrong_first(
             return blamed(problem.taken[position])
         return NOTHING
 
-    for position in _searched(problem, agreeing, clear, blame_of):
-        yield from compared([problem.taken[position]], tolerance, probes)
+    for position in () if problem.expensive else _searched(problem, agreeing, clear, blame_of):
+        one = [problem.taken[position]]
+        if clear[position]:
+            yield one, _closely(CallProblem(one), tolerance, probes)
+        else:
+            yield from compared(one, tolerance, probes)
         rest[position] = False
     behind = np.array([rest[i] and blame_of(i).culprit is not None for i in range(len(lines))])
     # An operation that is wrong by itself confirms a source behind it as wrong, which few values show.

@@ -139,6 +139,17 @@ class Mapped:
         self._graph: RunGraph | None = None
         self._tried = self._trusted = False
 
+    @property
+    def untraceable(self) -> bool:
+        """Whether a trace was tried, and is not trusted: each value takes a call."""
+        return self._tried and not self._trusted
+
+    def try_to_trace(self, points: Points) -> None:
+        """Trace it whether or not that pays, unless that was tried before."""
+        if not self._tried:
+            self._tried = True
+            self._trace(points, 0, ())
+
     def along(self, count: int) -> Mapped:
         """The same for points x + t * direction, given by t alone: `count` tensors each of x and direction are shared.
 

@@ -280,8 +280,10 @@ def _shown_obliquely(comparison: Comparison, evidence: Evidence, kinds: Sequence
 
     oblique, hidden = oblique_directions(problem, slope, scale), np.zeros(wrong.shape, bool)
     if Smoothness.CURVATURE_JUMP not in kinds:
-        closely = sample_values(problem, oblique, lines.values, BEND, shrink=CLOSER, eps=lines.roundoff)
-        oblique = oblique[bent(closely.values)]
+        # In low precision closer steps show rounding alone.
+        closer = min(CLOSER * (lines.roundoff / EPS64) ** (1 / 3), 1.0)
+        closely = sample_values(problem, oblique, lines.values, BEND, shrink=closer, eps=lines.roundoff)
+        oblique = oblique[bent(closely.values, lines.roundoff)]
     if not len(oblique):
         return hidden
     whole = along(oblique)
@@ -294,14 +296,14 @@ def _shown_obliquely(comparison: Comparison, evidence: Evidence, kinds: Sequence
     return np.asarray(wrong & hidden)
 
 
-def bent(values: Array) -> Array:
-    """Which lines (k,) may have a kink, or noise, by the values (k, 5, c) on the stencil `BEND`.
+def bent(values: Array, eps: float = EPS64) -> Array:
+    """Which lines (k,) may have a kink, or noise, by the values (k, 5, c) on the stencil `BEND`, of roundoff `eps`.
 
     Half a step leaves 1/4 of a second difference where the function is smooth, and 1/2 at a kink.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         wide, near = (np.abs(values[:, place] + values[:, place + 2] - 2 * values[:, 0]) for place in (1, 2))
-        smooth = (near <= 2**-1.5 * wide) | (near <= LITTLE * EPS64 * np.abs(values).max(axis=1))
+        smooth = (near <= 2**-1.5 * wide) | (near <= LITTLE * eps * np.abs(values).max(axis=1))
     return np.asarray(~smooth.all(axis=1))
 
 

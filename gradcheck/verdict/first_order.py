@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from gradcheck.autodiff.reverse import Gradients, along
 from gradcheck.numerics.difference import EXCLUSION, Estimate, first_difference
+from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
@@ -42,15 +44,39 @@ def compare_first(
     doubtful: Array = np.asarray(~settled.all(axis=1))
     if not doubtful.any():
         return comparison
+    if (found := _worst_first(lines, gradients, comparison)) is not None:
+        comparison, wrong = found
+        doubtful &= ~wrong
+        if not doubtful.any():
+            return comparison
     close = lines[doubtful]
-    if combined(itemgetter(doubtful), comparison).grossly_off:
-        sample = lines.sample(QUICK)[doubtful]
-        closer = compare_gradients(close, gradients, sample, first_difference(sample))
-        if closer.decided_wrong:
-            return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
     sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample)).spread(doubtful)
     return comparison.replaced(doubtful[:, None], _within_what_is_stated(comparison, closer))
+
+
+def _worst_first(lines: Lines, gradients: Gradients, quick: Comparison) -> tuple[Comparison, Array] | None:
+    """Compare the line that a first look shows to be worst; if it is wrong, so are others that are clearly off there.
+
+    Returns the comparison, and which lines (k,) are wrong. A line is clearly off if it is smooth by the few values of
+    the first look, and off by more than a closer look may allow: beside one that is wrong, it needs no further values.
+    """
+    excess = quick.excess()
+    off = quick.where(Verdict.MISMATCH) & (excess > GRANTED)
+    clear: Array = np.asarray(off.any(axis=1) & (off | quick.where(Verdict.AGREE)).all(axis=1))
+    if not clear.any():
+        return None
+    first = lines.sample(QUICK)
+    clear &= ~np.isin(classify(first).kind, ROUGH).any(axis=1)
+    worst = np.arange(len(clear)) == np.argmax(np.where(clear, excess.max(axis=1), -1.0))
+    line = lines[worst]
+    sample = first[worst] if combined(itemgetter(worst), quick).grossly_off else wider_look(line, line.sample())
+    found = compare_gradients(line, gradients, sample, first_difference(sample), (lines, first))
+    if not found.decided_wrong:
+        return None
+    granted = replace(quick, bound=GRANTED * quick.bound, allowed=GRANTED * quick.allowed)
+    wrong = granted.named(_missing(lines, gradients)).replaced(worst[:, None], found.spread(worst))
+    return quick.replaced((clear | worst)[:, None], wrong), clear | worst
 
 
 def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
@@ -81,10 +107,17 @@ def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
     return compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, lines.problem.precision), factor=1.0)
 
 
-def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate) -> Comparison:
+def compare_gradients(
+    lines: Lines,
+    gradients: Gradients,
+    sample: Sample,
+    estimate: Estimate,
+    everywhere: tuple[Lines, Sample] | None = None,
+) -> Comparison:
     """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
     Cheap while everything agrees: autodiff's rounding, a second tableau and the terms are used only for the rest.
+    `everywhere`: all lines of the check, and a sample of them; by default, these.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
@@ -98,15 +131,21 @@ def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estima
     if not doubt.any():
         return comparison
     doubtful: Array = np.asarray(doubt.any(axis=1))
-    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful))
-    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
-    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
+    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful), everywhere or (lines, sample))
+    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(_missing(lines, gradients))
     return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
-def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
+def _missing(lines: Lines, gradients: Gradients) -> Array:
+    """Where TensorFlow gave None for every coordinate that a line moves, (k, l)."""
+    return np.asarray(~((lines.directions != 0) @ gradients.connected.T))
+
+
+def _first_closely(
+    among: Lines, autodiff: Array, sample: Sample, doubtful: Array, everywhere: tuple[Lines, Sample]
+) -> Comparison:
     """Compare some of the lines, with both tableaus, measured rounding, and the terms."""
-    lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
+    lines, autodiff, problem = among[doubtful], autodiff[doubtful], among.problem
     sample_here = sample[doubtful]
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
@@ -120,7 +159,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful:
         residue=of_terms(),
         beside=of_terms(of_any=True),
         values=samples,
-        everywhere=(everywhere, sample),
+        everywhere=everywhere,
     )
     first, second = (
         evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))

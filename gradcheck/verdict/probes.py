@@ -23,7 +23,7 @@ from gradcheck.numerics.probing import (
     locate_entry,
     probe_directions,
 )
-from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
@@ -35,7 +35,7 @@ from gradcheck.verdict.probe_pairs import FAINT, SMALL, Probes, PulledBack
 from gradcheck.verdict.resolution import shares_of
 from gradcheck.verdict.second_order import SHARE
 from gradcheck.verdict.suspicion import WIDE
-from gradcheck.verdict.tables import Comparison, Tolerance, compare
+from gradcheck.verdict.tables import GROSS, Comparison, Tolerance, compare
 
 PROBES = PAIR
 """The default number of random probes on each side: those of one random pair."""
@@ -77,6 +77,10 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
         light = _Probing.of(problem, tolerance, FEW_INPUTS, most(outputs), probes // PAIR, rng)
         if tables := light.quickly():
             return tables
+        if max(n, m) > SMALL and light.contradicted():
+            tables = light.tables()
+            if any(table.any(Verdict.MISMATCH) for table in tables):
+                return tables
     if n <= SMALL and m <= SMALL:
         return [one_by_one(problem, tolerance, range(n), range(m))]
     probing = _Probing.of(problem, tolerance, SMALL, most(SMALL), probes, rng)
@@ -206,6 +210,13 @@ class _Probing(Probes):
                 glance = None if again is None else narrowed._glance(again, rows)
         return None
 
+    def contradicted(self) -> bool:
+        """Whether few values contradict a probe whose gradients are finite."""
+        if self.problem.outputs > self.outputs or (estimate := self._tight()) is None:
+            return False
+        rows = self.rows(np.eye(self.problem.outputs))
+        return bool(np.isfinite(rows.pulled).all()) and self.test(estimate, rows, 0.0)[1] is not None
+
     def _told(self, seen: Sequence[_Glance]) -> list[Comparison]:
         """The comparisons of several glances; a source has a share in those that first show it, or a part of it.
 
@@ -311,7 +322,8 @@ class _Probing(Probes):
         while wrong is not None and len(searched) < GLANCES:
             line, row = wrong
             lost = rounding if table.lost is None else table.lost
-            located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]))
+            stencil = QUICK if table.excess()[wrong] > GROSS else FIRST
+            located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]), stencil)
             if located is None:
                 break
             output, coordinate = located
@@ -332,12 +344,12 @@ class _Probing(Probes):
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
 
-    def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
+    def _search(self, direction: Array, weight: Array, rounding: float, stencil: Stencil) -> tuple[int, int] | None:
         """Find one wrong (output, coordinate) behind a failing pair, whose rounding is divided among the outputs."""
         share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
-            estimate = first_difference(sample_values(self.problem, masked[None, :]))
+            estimate = first_difference(sample_values(self.problem, masked[None, :], stencil=stencil))
             bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
             return np.where(weight == 0, 0.0, estimate.value[0]), np.where(weight == 0, 0.0, bound)
 

@@ -198,11 +198,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     """
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
 
-    def valued(stencil: Stencil, places: Array, shrink: Array) -> Sample:
-        known = len(places) == len(values.step) and (shrink == 1).all()
-        return values if known else lines.sampled(stencil, places, shrink)
-
-    radius = screened(valued, len(lines.directions), beyond=True).radius[:, 0]
+    radius = screened(lines.sampled, len(lines.directions), beyond=True).radius[:, 0]
     widest = np.where(radius > 0, np.minimum(radius / (QUICK.ratio * values.step), 1.0), 1.0)
 
     def sampled(stencil: Stencil, places: Array, shrink: Array) -> Sample:

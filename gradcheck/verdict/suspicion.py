@@ -103,8 +103,9 @@ class Evidence:
     @cached_property
     def nearest(self) -> Array:
         """The kind of point (k, c) that the function's values show on steps scaled by FINER."""
-        rows = replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
-        return classify(rows).kind
+        if self.lines.gradients:
+            return classify(replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)).kind
+        return classify(replace(self.finer, floor=0.0)).kind
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:

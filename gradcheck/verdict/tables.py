@@ -160,10 +160,15 @@ class Comparison:
         return named.marked(self.where(Verdict.MISMATCH) & missing, Verdict.MISMATCH, Kind.MISSING)
 
     @property
+    def gross(self) -> Array:
+        """Mismatches that are off by so much that no digit of the estimate matters, boolean."""
+        return np.asarray(self.where(Verdict.MISMATCH) & (self.excess() > GROSS))
+
+    @property
     def grossly_off(self) -> bool:
-        """Whether every entry that does not agree is off by so much that no digit of the estimate matters."""
-        agree, off = self.where(Verdict.AGREE), self.where(Verdict.MISMATCH) & (self.excess() > GROSS)
-        return bool(off.any() and (agree | off).all())
+        """Whether every entry that does not agree is off by so much, and one is."""
+        gross = self.gross
+        return bool(gross.any() and (gross | self.where(Verdict.AGREE)).all())
 
     @property
     def decided_wrong(self) -> bool:
