@@ -17,7 +17,7 @@ from gradcheck.diagnosis.diagnosis import diagnose, diagnose_error, diagnose_not
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
-from gradcheck.diagnosis.source_comparison import CallProblem, compared
+from gradcheck.diagnosis.source_comparison import COARSE, CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
 from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
 from gradcheck.diagnosis.zeros import zero_note
@@ -37,7 +37,6 @@ from gradcheck.verdict.tables import Tolerance
 
 SHOWN = 12
 """Gradients of up to this many elements are printed as numbers."""
-COARSE = 0.01
 """Correct gradients with a coarser relative resolution get a note."""
 NO_SOURCES = "no sources: a model has no variables before it is built, and no trainable ones if it is frozen"
 TARGET = "the target is NaN or infinite"

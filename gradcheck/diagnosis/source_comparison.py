@@ -37,12 +37,12 @@ from gradcheck.tracing.state import state_restored
 from gradcheck.typing import Array
 from gradcheck.verdict.first_order import compare_first, compare_quickly
 from gradcheck.verdict.lines import Lines
-from gradcheck.verdict.looks import screened
+from gradcheck.verdict.looks import screened, slope_estimate
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.probes import first_order
 from gradcheck.verdict.summary import broken, out_of_time, summarise, undecided
-from gradcheck.verdict.tables import Comparison, Tolerance, combined, compare
+from gradcheck.verdict.tables import GRANTED, Comparison, Tolerance, combined, compare
 
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
 
@@ -61,9 +61,12 @@ ROWS = (
 )
 TOO_MANY = "{} more sources, whose derivatives do not plainly agree, were not compared one by one"
 ALONG = "along a direction that moves all of its elements, "
-SINGLY, DIRECTIONS = 3, 2
-"""Up to SINGLY coordinates are compared one by one; more along DIRECTIONS random ones for each random pair of probes:
-errors rarely cancel along all of them."""
+FEW, DIRECTIONS = 3, 2
+"""Up to FEW coordinates are compared one by one. While there are few, up to FEW random directions are taken, since
+errors rarely cancel along all of them; at first DIRECTIONS for each random pair of probes."""
+COARSE = 0.01
+"""A source of which only an error above this part of its largest derivative would show is looked at with more values,
+or noted."""
 KEPT_BYTES = 2**14
 """Values at points of up to this many bytes are kept."""
 
@@ -134,7 +137,7 @@ class CallProblem(Problem):
 
     @cached_property
     def _known(self) -> dict[bytes, Array]:
-        return {}
+        return {self.point.tobytes(): target_value(self.call.targets, self.call)}
 
     @cached_property
     def expensive(self) -> bool:
@@ -246,29 +249,35 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
     Also returns, for each source, the smallest visible error relative to its largest derivative, or infinity where its
     derivatives are all 0.
     """
-    count = max(DIRECTIONS, DIRECTIONS * (probes // PAIR))
-    if problem.point.size <= SINGLY or problem.outputs > SMALL:
+    if problem.point.size <= FEW or problem.outputs > SMALL:
         return None
     cotangents = np.eye(problem.outputs)
     gradients = problem.gradients(cotangents).values
     if not np.isfinite(gradients).all():
         return None
-    directions = directions_at(np.random.default_rng(0), count, problem.point)
-    estimate = screened(Lines(problem, directions, cotangents, tolerance).sampled, count)
-    autodiff = along(directions, gradients)
-    table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+    every = directions_at(np.random.default_rng(0), FEW if problem.point.size <= SMALL else probes, problem.point)
+    for directions in (every[: DIRECTIONS * max(1, probes // PAIR)], every):
+        lines = Lines(problem, directions, cotangents, tolerance)
+        quickly = directions is not every
+        estimate = screened(lines.sampled, len(directions)) if quickly else slope_estimate(lines.sample())
+        autodiff = along(directions, gradients)
+        table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+        products = np.abs(directions[:, None, :] * gradients[None, :, :])
+        largest = [products[:, :, part].max(axis=2, initial=0.0) for part in problem.parts]
+        shares = np.array(
+            [
+                _share(table.allowed, one) if source.count else 0.0
+                for source, one in zip(problem.sources, largest, strict=True)
+            ]
+        )
+        clear = (table.where(Verdict.MISMATCH) & (table.excess() > GRANTED)).any()
+        if clear or (table.where(Verdict.AGREE).all() and np.all((shares <= COARSE) | np.isinf(shares))):
+            break
     if not table.where(Verdict.AGREE).all():
         return None
-    products = np.abs(directions[:, None, :] * gradients[None, :, :])
-    ends = np.cumsum([source.count for source in problem.sources])
-    largest = [part.max(axis=2, initial=0.0) for part in np.split(products, ends[:-1], axis=2)]
-    shares = [
-        0.0 if source.count == 0 else _share(table.allowed, one)
-        for source, one in zip(problem.sources, largest, strict=True)
-    ]
-    rows = tuple(range(problem.outputs))
+    rows, count = tuple(range(problem.outputs)), len(directions)
     table = replace(table, coordinates=(None,) * count, outputs=rows, contribution=np.max(largest, axis=0))
-    return table, np.array(shares)
+    return table, shares
 
 
 def _share(allowed: Array, largest: Array) -> float:

@@ -236,8 +236,9 @@ class Mapped:
         began = time.process_time()
         try:
             values = list(self._traced(Points.of(few), shared))
-        except Exception:  # what cannot be traced is called eagerly
-            values = []
+        except Exception:  # what cannot be traced is called eagerly, once more so that it keeps no symbolic tensor
+            self._same([], points.at(rows[:1]), shared)
+            return {}
         seconds = time.process_time() - began
         self._trusted = self._same(values, few, shared)
         self._trace_calls = seconds / self._seconds if self._trusted else None

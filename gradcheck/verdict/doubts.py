@@ -240,31 +240,42 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Array:
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt entries that take part in a kink along which the axes are flat, and which oblique directions show."""
-    return _shown_obliquely(comparison, evidence, ROUGH, order=1)
+    return shown_obliquely(evidence.lines, _wrong(comparison), evidence.samples[0].stencil, evidence.fixed(), ROUGH)
 
 
 def hidden_kink_of_gradient(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt second derivatives where the gradient has such a kink, as that of max(min(x, y), 0)**2 at zero."""
-    return _shown_obliquely(comparison, evidence, (Smoothness.KINK,), order=2)
+    stencil = evidence.samples[0].stencil
+    return shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), (Smoothness.KINK,), order=2)
 
 
 def hidden_curvature_jump(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt second differences of values where the curvature jumps along oblique directions alone."""
-    return _shown_obliquely(comparison, evidence, UNSMOOTH, order=2)
+    stencil = evidence.samples[0].stencil
+    return shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), UNSMOOTH, order=2)
 
 
-def _shown_obliquely(comparison: Comparison, evidence: Evidence, kinds: Sequence[Smoothness], order: int) -> Array:
+def _wrong(comparison: Comparison) -> Array:
+    """Mismatches (k, c), without those at a kink."""
+    return comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+
+
+def moved_at_kinks(lines: Lines, sample: Sample) -> Array:
+    """The coordinates (n,) that are moved on a line with a kink or a jump at the point."""
+    rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
+    return np.asarray((lines.directions[rough] != 0).any(axis=0))
+
+
+def shown_obliquely(
+    lines: Lines, wrong: Array, stencil: Stencil, fixed: Array, kinds: Sequence[Smoothness], order: int = 1
+) -> Array:
     """Where the quantity of the lines has a point of such `kinds` in oblique directions, in which a line takes part.
 
-    It does if the jump of the slope along the same directions changes without its coordinates. Coordinates that kink by
-    themselves are held fixed.
+    It does if the jump of the slope along the same directions changes without its coordinates. Entries (k, c) that are
+    `wrong` are asked about; the coordinates `fixed` (n,) do not move.
     """
-    lines, problem = evidence.lines, evidence.lines.problem
-    everywhere, sample = evidence.everywhere
-    wrong = comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    problem, scale = lines.problem, np.where(fixed, 0.0, lines.moving)
     columns, places = np.flatnonzero(wrong.any(axis=0)), np.flatnonzero(wrong.any(axis=1))
-    rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
-    scale = np.where(np.any(everywhere.directions[rough] != 0, axis=0), 0.0, lines.moving)
     if np.sum(scale != 0) < 2 or not len(columns):
         return np.zeros(wrong.shape, bool)
     if order == 1:  # of a gradient all entries count: the kink of max(min(x, y), 0)**2 is in one or the other
@@ -276,7 +287,7 @@ def _shown_obliquely(comparison: Comparison, evidence: Evidence, kinds: Sequence
         return np.asarray(taken.values[0])
 
     def along(oblique: Array) -> OneSided:
-        return classify(sample_values(problem, oblique, lines.values, evidence.samples[0].stencil, eps=lines.roundoff))
+        return classify(sample_values(problem, oblique, lines.values, stencil, eps=lines.roundoff))
 
     oblique, hidden = oblique_directions(problem, slope, scale), np.zeros(wrong.shape, bool)
     if Smoothness.CURVATURE_JUMP not in kinds:

@@ -16,6 +16,7 @@ from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
+from gradcheck.verdict.doubts import moved_at_kinks, shown_obliquely
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
@@ -44,39 +45,54 @@ def compare_first(
     doubtful: Array = np.asarray(~settled.all(axis=1))
     if not doubtful.any():
         return comparison
-    if (found := _worst_first(lines, gradients, comparison)) is not None:
-        comparison, wrong = found
-        doubtful &= ~wrong
-        if not doubtful.any():
-            return comparison
-    close = lines[doubtful]
-    sample = wider_look(close, close.sample())
-    closer = compare_gradients(close, gradients, sample, first_difference(sample)).spread(doubtful)
-    return comparison.replaced(doubtful[:, None], _within_what_is_stated(comparison, closer))
+    clear = doubtful & _clearly_off(lines, comparison)
+    left: Array = np.asarray(doubtful & ~clear)
+    close = lines[left]
+    sample = wider_look(close, close.sample()) if left.any() else None
+    if clear.any():
+        fixed = moved_at_kinks(lines, lines.sample(QUICK))
+        fixed |= False if sample is None else moved_at_kinks(close, sample)
+        found = _worst_first(lines, gradients, comparison, clear, fixed)
+        if found is None:
+            left, close = doubtful, lines[doubtful]
+            sample = wider_look(close, close.sample())
+        else:
+            comparison = found
+    if sample is None:
+        return comparison
+    closer = compare_gradients(close, gradients, sample, first_difference(sample)).spread(left)
+    return comparison.replaced(left[:, None], _within_what_is_stated(comparison, closer))
 
 
-def _worst_first(lines: Lines, gradients: Gradients, quick: Comparison) -> tuple[Comparison, Array] | None:
-    """Compare the line that a first look shows to be worst; if it is wrong, so are others that are clearly off there.
+def _clearly_off(lines: Lines, quick: Comparison) -> Array:
+    """Lines (k,) that a first look shows to be smooth, and off by more than a closer one may allow."""
+    clear = quick.where(Verdict.AGREE) | (quick.where(Verdict.MISMATCH) & (quick.excess() > GRANTED))
+    off = clear.all(axis=1) & quick.where(Verdict.MISMATCH).any(axis=1)
+    if off.any():
+        off[off] = ~np.isin(classify(lines.sample(QUICK)[off]).kind, ROUGH).any(axis=1)
+    return np.asarray(off)
 
-    Returns the comparison, and which lines (k,) are wrong. A line is clearly off if it is smooth by the few values of
-    the first look, and off by more than a closer look may allow: beside one that is wrong, it needs no further values.
+
+def _worst_first(
+    lines: Lines, gradients: Gradients, quick: Comparison, clear: Array, fixed: Array
+) -> Comparison | None:
+    """Compare the worst of the lines (k,) that are `clear`ly off by a first look; return nothing if it is not wrong.
+
+    If it is, so are the others, which need no further values of their own: they are smooth by those of the first look
+    and in oblique directions, with the coordinates `fixed` (n,) that kink by themselves.
     """
-    excess = quick.excess()
-    off = quick.where(Verdict.MISMATCH) & (excess > GRANTED)
-    clear: Array = np.asarray(off.any(axis=1) & (off | quick.where(Verdict.AGREE)).all(axis=1))
-    if not clear.any():
-        return None
-    first = lines.sample(QUICK)
-    clear &= ~np.isin(classify(first).kind, ROUGH).any(axis=1)
-    worst = np.arange(len(clear)) == np.argmax(np.where(clear, excess.max(axis=1), -1.0))
+    first, wrong = lines.sample(QUICK), quick.where(Verdict.MISMATCH) & clear[:, None]
+    worst = np.arange(len(clear)) == np.argmax(np.where(wrong, quick.excess(), 0.0).max(axis=1))
     line = lines[worst]
     sample = first[worst] if combined(itemgetter(worst), quick).grossly_off else wider_look(line, line.sample())
-    found = compare_gradients(line, gradients, sample, first_difference(sample), (lines, first))
+    found = compare_gradients(line, gradients, sample, first_difference(sample), fixed)
     if not found.decided_wrong:
         return None
+    if not lines.problem.smooth and shown_obliquely(lines, wrong, sample.stencil, fixed, ROUGH).any():
+        return None
     granted = replace(quick, bound=GRANTED * quick.bound, allowed=GRANTED * quick.allowed)
-    wrong = granted.named(_missing(lines, gradients)).replaced(worst[:, None], found.spread(worst))
-    return quick.replaced((clear | worst)[:, None], wrong), clear | worst
+    others = granted.named(_missing(lines, gradients))
+    return quick.replaced(clear[:, None], others).replaced(worst[:, None], found.spread(worst))
 
 
 def _within_what_is_stated(quick: Comparison, closer: Comparison) -> Comparison:
@@ -112,12 +128,12 @@ def compare_gradients(
     gradients: Gradients,
     sample: Sample,
     estimate: Estimate,
-    everywhere: tuple[Lines, Sample] | None = None,
+    fixed: Array | None = None,
 ) -> Comparison:
     """Compare gradients (one per cotangent) with the first difference of a sample of the lines.
 
     Cheap while everything agrees: autodiff's rounding, a second tableau and the terms are used only for the rest.
-    `everywhere`: all lines of the check, and a sample of them; by default, these.
+    `fixed`: the coordinates (n,) that kink by themselves on any line of the check; by default, by this sample.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
@@ -131,7 +147,7 @@ def compare_gradients(
     if not doubt.any():
         return comparison
     doubtful: Array = np.asarray(doubt.any(axis=1))
-    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful), everywhere or (lines, sample))
+    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful), fixed)
     comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(_missing(lines, gradients))
     return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
@@ -142,10 +158,10 @@ def _missing(lines: Lines, gradients: Gradients) -> Array:
 
 
 def _first_closely(
-    among: Lines, autodiff: Array, sample: Sample, doubtful: Array, everywhere: tuple[Lines, Sample]
+    everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array, fixed: Array | None
 ) -> Comparison:
     """Compare some of the lines, with both tableaus, measured rounding, and the terms."""
-    lines, autodiff, problem = among[doubtful], autodiff[doubtful], among.problem
+    lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
     sample_here = sample[doubtful]
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
@@ -159,7 +175,7 @@ def _first_closely(
         residue=of_terms(),
         beside=of_terms(of_any=True),
         values=samples,
-        everywhere=everywhere,
+        fixed=lambda: moved_at_kinks(everywhere, sample) if fixed is None else fixed,
     )
     first, second = (
         evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))

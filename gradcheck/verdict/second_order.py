@@ -19,7 +19,7 @@ from gradcheck.problem.problem import Problem
 from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
-from gradcheck.verdict.doubts import finite_nearby
+from gradcheck.verdict.doubts import finite_nearby, moved_at_kinks
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import (
     BEYOND,
@@ -360,7 +360,7 @@ def _second_closely(
         residue=of_terms(step * lines.lengths),
         beside=of_terms(step * lines.lengths, of_any=True),
         values=both_values,
-        everywhere=(lines, gradients),
+        fixed=partial(moved_at_kinks, lines, gradients),
     )
     beside_values = replace(
         beside_gradients,

@@ -51,7 +51,7 @@ class Evidence:
     `lines` sample the quantity, `estimate` differentiates a sample. `own` has autodiff's values (k, c) and measures
     their rounding. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative, `beside` what
     those of any output may leave, which counts as next to zero. `values` are the samples of the function itself.
-    `everywhere` has all directions that were compared closely, not only those in doubt, and a sample of them.
+    `fixed()` (n,) are the coordinates that kink by themselves, on any line of the check.
     """
 
     lines: Lines
@@ -61,7 +61,7 @@ class Evidence:
     residue: Array
     beside: Array
     values: Sequence[Sample]
-    everywhere: tuple[Lines, Sample]
+    fixed: Callable[[], Array]
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Compare autodiff with an estimate; one that resolves errors of a given tolerance is conclusive."""
@@ -104,7 +104,9 @@ class Evidence:
     def nearest(self) -> Array:
         """The kind of point (k, c) that the function's values show on steps scaled by FINER."""
         if self.lines.gradients:
-            return classify(replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)).kind
+            return classify(
+                replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
+            ).kind
         return classify(replace(self.finer, floor=0.0)).kind
 
     @cached_property

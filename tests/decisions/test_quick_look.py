@@ -128,6 +128,50 @@ def test_a_gross_error_needs_no_fine_steps(points: list[int]) -> None:
         assert (CLOSELY - 1 in points) == closely
 
 
+def test_of_lines_that_are_clearly_wrong_the_worst_alone_is_looked_at_closely(points: list[int]) -> None:
+    for entries in (2, 6):
+        points.clear()
+        (finding,) = check(scaled(0.5), np.linspace(0.3, 1.2, entries)).findings
+        assert "all are 0.5 times the estimate" in finding.reason
+        assert f"{entries} entries are wrong" in finding.reason
+        quick, *close = (count // (QUICKLY - 1) for count in points if count)
+        assert quick == entries
+        assert sum(close) < 20  # a few rows on one line, and those of the oblique lines
+
+
+@tf.custom_gradient
+def lower(x: Any) -> Any:
+    return tf.nn.relu(x), lambda upstream: 0.0 * upstream
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+@pytest.mark.parametrize(
+    "right",
+    [
+        lambda x: lower(x[1]),
+        lambda x: tf.maximum(tf.minimum(x[1], x[2]), 0.0),
+        lambda x: 1e-3 * tf.floor(1e5 * (x[1] + 0.3)) * 1e-5,
+        lambda x: tf.sin(x[1] + x[2]),
+    ],
+    ids=["a kink", "a kink that no axis shows", "stairs", "a smooth one"],
+)
+def test_what_is_right_beside_a_wrong_entry_is_not_called_wrong(right: Callable[[Any], Any], size: float) -> None:
+    wrong = scaled(0.5)
+    result = check(lambda x: wrong(x[0]) + size * right(x), [0.7, 0.0, 0.0])
+    assert [finding.element for finding in result.findings] == ["x[0]"]
+    assert "entries are wrong" not in result.findings[0].reason
+
+
+def test_where_the_worst_line_is_right_after_all_the_others_are_looked_at() -> None:
+    """The first coordinate is off by far at stairs that few steps step over, the second one is wrong by less."""
+    wrong, step = scaled(0.9), 1e-9
+
+    def f(x: Any) -> Any:
+        return 1e3 * step * tf.floor(x[0] / step) + wrong(x[1])
+
+    assert [finding.element for finding in check(f, [0.7, 0.3]).findings] == ["x[1]"]
+
+
 def test_nor_does_one_of_second_order(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     gradients_at = Function.gradients_at
