@@ -264,12 +264,8 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
         table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
         products = np.abs(directions[:, None, :] * gradients[None, :, :])
         largest = [products[:, :, part].max(axis=2, initial=0.0) for part in problem.parts]
-        shares = np.array(
-            [
-                _share(table.allowed, one) if source.count else 0.0
-                for source, one in zip(problem.sources, largest, strict=True)
-            ]
-        )
+        counts = [source.count for source in problem.sources]
+        shares = np.array([_share(table.allowed, one) if n else 0.0 for n, one in zip(counts, largest, strict=True)])
         clear = (table.where(Verdict.MISMATCH) & (table.excess() > GRANTED)).any()
         if clear or (table.where(Verdict.AGREE).all() and np.all((shares <= COARSE) | np.isinf(shares))):
             break

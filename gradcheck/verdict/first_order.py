@@ -30,15 +30,16 @@ def compare_first(
 ) -> Comparison:
     """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
-    Lines on which everything agrees with a tight estimate from few values are done; the others are compared closely,
-    first from these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m), `among`: the
-    directions of the whole check, by default these. Raises DerivativeRaisedError and WrongShapeError.
+    Lines on which everything agrees with a tight estimate from few values are done; the others are compared closely. Of
+    those that are clearly off the worst one comes first, and the others follow it if it is wrong. `directions` (k, n),
+    `cotangents` w (l, m), `among`: the directions of the whole check, by default these. Raises DerivativeRaisedError
+    and WrongShapeError.
     """
     lines = Lines(problem, directions, cotangents, tolerance, among=among)
     gradients = problem.gradients(cotangents)
     if problem.batched:
-        sample = lines.sample()
-        return compare_gradients(lines, gradients, sample, first_difference(sample))
+        whole = lines.sample()
+        return compare_gradients(lines, gradients, whole, first_difference(whole))
     comparison = compare_quickly(lines, gradients)
     comparison = comparison.marked(_nowhere_finite(lines, comparison), Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
     settled = comparison.where(Verdict.AGREE) | comparison.where(Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
@@ -48,7 +49,7 @@ def compare_first(
     clear = doubtful & _clearly_off(lines, comparison)
     left: Array = np.asarray(doubtful & ~clear)
     close = lines[left]
-    sample = wider_look(close, close.sample()) if left.any() else None
+    sample: Sample | None = wider_look(close, close.sample()) if left.any() else None
     if clear.any():
         fixed = moved_at_kinks(lines, lines.sample(QUICK))
         fixed |= False if sample is None else moved_at_kinks(close, sample)
@@ -67,10 +68,10 @@ def compare_first(
 def _clearly_off(lines: Lines, quick: Comparison) -> Array:
     """Lines (k,) that a first look shows to be smooth, and off by more than a closer one may allow."""
     clear = quick.where(Verdict.AGREE) | (quick.where(Verdict.MISMATCH) & (quick.excess() > GRANTED))
-    off = clear.all(axis=1) & quick.where(Verdict.MISMATCH).any(axis=1)
+    off: Array = np.asarray(clear.all(axis=1) & quick.where(Verdict.MISMATCH).any(axis=1))
     if off.any():
         off[off] = ~np.isin(classify(lines.sample(QUICK)[off]).kind, ROUGH).any(axis=1)
-    return np.asarray(off)
+    return off
 
 
 def _worst_first(

@@ -103,11 +103,10 @@ class Evidence:
     @cached_property
     def nearest(self) -> Array:
         """The kind of point (k, c) that the function's values show on steps scaled by FINER."""
-        if self.lines.gradients:
-            return classify(
-                replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
-            ).kind
-        return classify(replace(self.finer, floor=0.0)).kind
+        if not self.lines.gradients:
+            return classify(replace(self.finer, floor=0.0)).kind
+        rows = replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
+        return classify(rows).kind
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:
