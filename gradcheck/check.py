@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
+from gradcheck.autodiff.sources import Source, as_tensors, parameter_names, parse_arguments
+from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
@@ -39,6 +41,7 @@ from gradcheck.tracing.state import (
     variables_restored,
 )
 from gradcheck.typing import Array
+from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.failure import (
     FAILURES,
     GradientInconclusive,
@@ -49,6 +52,7 @@ from gradcheck.verdict.failure import (
 from gradcheck.verdict.probes import PROBES, first_order
 from gradcheck.verdict.second_order import second_order
 from gradcheck.verdict.summary import broken, out_of_time, summarise, undecided
+from gradcheck.verdict.tables import Tolerance
 
 NOT_LOOKED_FOR = (
     "The cause was not looked for while Hypothesis was trying examples. "
@@ -68,8 +72,9 @@ def check(
     order: int = 1,
     variables: Any = None,
     gradient: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Allowed = None,
+    atol: Allowed = None,
+    skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
 ) -> Result:
@@ -90,6 +95,10 @@ def check(
     `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
     enough if it agrees.
 
+    `rtol={"kernel": 1e-3}`, and likewise `atol`, is for some sources, by their names in messages or the last parts of a
+    path; the default remains for the others, and of two tolerances the larger for mixed second derivatives. Sources
+    that `skip=["embedding"]` names are held fixed and not compared, as a note says.
+
     After `seconds`, the check ends at its next evaluation: what it has found stands, an order that was not decided is
     inconclusive, and a note says so.
 
@@ -102,9 +111,11 @@ def check(
     >>> import tensorflow as tf
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
     agree
+    >>> check(lambda x, y: tf.stop_gradient(x) * y, 2.0, 3.0, skip=["x"]).orders[1].notes
+    ('skipped, and not compared: x',)
     """
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds), variables, gradient)
+    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds, skip), variables, gradient)
 
 
 def result_of(
@@ -127,11 +138,60 @@ def result_of(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
+    asked, notes = options.asked, list[str]()
+    groups: list[tuple[Tolerance, list[int] | None]] = [(asked.loosest(), None)]
+    with shown(name_of(f), options.seconds):
+        if asked.by_name:
+            sources = parse_arguments(inputs, variables, parameter_names(f)).sources
+            named = [(source.name, source.variable) for source in sources]
+            notes, groups = asked.notes_on(named), [*asked.groups(named)]
+        compared = partial(_compared, f, inputs, options, variables, gradient, causes, unused)
+        parts = [compared(*group) for group in groups]
+        if len(parts) == 1 and not notes:
+            return parts[0]
+        kept = sorted(chain.from_iterable(only or () for _, only in groups))
+        # The parts lack second derivatives with respect to sources of two of them.
+        several = options.order == 2 and len(parts) > 1
+        return _joined(parts, compared(asked.loosest(), kept) if several else None, notes)
+
+
+def _joined(parts: Sequence[Result], whole: Result | None, notes: Sequence[str]) -> Result:
+    """Join the results for some sources each; the `whole` has second derivatives of all of them."""
+    connected = [one for one in parts if Reason.UNCONNECTED not in one.orders[1].reasons] or parts
+    orders = {}
+    for number in parts[0].orders:
+        own = [one.orders[number] for one in connected]
+        every = [whole.orders[2]] if number == 2 and whole is not None else []
+        order = merged([*own, *every], (), notes if number == 1 else ()).orders[1]
+        relative = [one.relative_resolution for one in own if np.isfinite(one.relative_resolution)]
+        orders[number] = replace(
+            order,
+            order=number,
+            findings=tuple(sorted(order.findings, key=lambda finding: list(Kind).index(finding.kind))),
+            relative_resolution=max(relative, default=np.nan),
+            by_source=tuple(chain.from_iterable(one.by_source for one in own)),
+            compared=sum(one.compared for one in every or own),
+            inconclusive=sum(one.inconclusive for one in every or own),
+        )
+    return Result(orders, unconnected=tuple(chain.from_iterable(one.unconnected for one in parts)))
+
+
+def _compared(
+    f: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    options: Options,
+    variables: Any,
+    gradient: Any,
+    causes: bool,
+    unused: bool,
+    tolerance: Tolerance,
+    only: Sequence[int] | None,
+) -> Result:
+    """Compare the derivatives with respect to all sources, or `only` those with these numbers, with one tolerance."""
     orders, found = range(1, options.order + 1), dict[int, OrderResult]()
     with ExitStack() as stack:
-        stack.enter_context(shown(name_of(f), options.seconds))
         try:
-            function, notes, of_state = _steady(stack, f, inputs, variables, causes)
+            function, notes, of_state = _steady(stack, f, inputs, variables, causes, only)
             problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
             if gradient is None:
                 notes += [f"{source.name} has no gradient (None)" for source in lost]
@@ -145,7 +205,9 @@ def result_of(
             for number in orders:
                 with internal_errors_told() as internal:
                     told = (*notes, *of_state) if number == 1 else ()
-                    result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, told)
+                    result = _checked(
+                        problem, diagnosis(order=number, first=found.get(1)), options.probes, tolerance, told
+                    )
                 found[number] = replace(result, notes=(*result.notes, *internal))
                 if len(unconnected) == len(function.sources):
                     found[number] = nothing_connected(found[number])
@@ -165,7 +227,12 @@ class NothingToCompareError(Exception):
 
 
 def _steady(
-    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool
+    stack: ExitStack,
+    f: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    variables: Any,
+    causes: bool,
+    only: Sequence[int] | None,
 ) -> tuple[Function, list[str], list[str]]:
     """Open the function so that all of its calls start from the same state, with its float64 form.
 
@@ -174,7 +241,7 @@ def _steady(
     """
     snapshot, before = stack.enter_context(state_restored()), generators()
     try:
-        function = open_function(f, inputs, variables)
+        function = open_function(f, inputs, variables, only)
     except NotFiniteValueError as error:
         origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
         raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
@@ -236,12 +303,14 @@ def _difference(function: Function, first: Array, second: Array) -> str:
     return "" if np.all(np.abs(first - second) <= slack) else f"differ by {np.max(np.abs(first - second)):.3g}"
 
 
-def _checked(problem: Function, diagnosis: CheckDiagnosis, options: Options, notes: tuple[str, ...]) -> OrderResult:
+def _checked(
+    problem: Function, diagnosis: CheckDiagnosis, probes: int, tolerance: Tolerance, notes: tuple[str, ...]
+) -> OrderResult:
     """Compare the order that `diagnosis` is for."""
-    order, tolerance = diagnosis.order, options.tolerance
+    order = diagnosis.order
     at(f"order {order}")
     try:
-        tables = (first_order if order == 1 else second_order)(problem, tolerance, options.probes)
+        tables = (first_order if order == 1 else second_order)(problem, tolerance, probes)
         explain = diagnosis.explained
         result = summarise(order, tables, problem.sources, notes=notes, explain=explain, tolerance=tolerance)
         return _with_what_is_raised(diagnosis.noted(result), problem)
@@ -315,8 +384,9 @@ def assert_close(
     order: int = 1,
     variables: Any = None,
     gradient: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Allowed = None,
+    atol: Allowed = None,
+    skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
     inconclusive: str | None = None,
@@ -337,7 +407,7 @@ def assert_close(
     """
     __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
-    options = options_from(order, rtol, atol, probes, seconds)
+    options = options_from(order, rtol, atol, probes, seconds, skip)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
     checked = partial(result_of, f, inputs, options, variables, gradient)
     # With a given gradient the cause decides the kind, and the kind the exception's class.

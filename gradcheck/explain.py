@@ -14,7 +14,7 @@ import tensorflow as tf
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
-from gradcheck.diagnosis.calls import as_traced, explained_call, merged, not_reached
+from gradcheck.diagnosis.calls import as_traced, explained_call, merged, named_sources, not_reached
 from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
@@ -28,6 +28,7 @@ from gradcheck.tracing.record import CodeRecord, TapeChange
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.state import UNCHANGED, seeded, state_restored
 from gradcheck.tracing.user_code import quoted
+from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.probes import PROBES
 
 EAGER_MODE = "eager execution"
@@ -42,8 +43,9 @@ def explain(
     f: Callable[..., Any],
     *inputs: Any,
     variables: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Allowed = None,
+    atol: Allowed = None,
+    skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
 ) -> Result:
@@ -53,8 +55,8 @@ def explain(
     differences of the call's target, and a lost part is traced to the line that lost it. `f` may be a training step,
     such as a Keras model's train_step. If it takes no derivative, it has to return a tensor (or a nested structure of
     them); then the gradient of the sum of its results is explained, with respect to the floating inputs and
-    `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol`, `probes`
-    and `seconds` are those of `check`; constrained inputs, such as those of `gradcheck.symmetric`, are refused.
+    `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol`, `skip`,
+    `probes` and `seconds` are those of `check`; constrained ones, such as those of `gradcheck.symmetric`, are refused.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Print the result to read it; `result.sources` holds one SourceResult per source and call, with
@@ -82,7 +84,7 @@ def explain(
             f"f is of type {type(f).__name__}, a callable was expected: gradcheck.explain(f, x) runs f(x) and explains "
             "the derivatives that it takes"
         )
-    tolerance = options_from(1, rtol, atol, probes, seconds).tolerance
+    asked = options_from(1, rtol, atol, probes, seconds, skip).asked
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed = _listed(variables)
     with ExitStack() as stack:
@@ -106,13 +108,16 @@ def explain(
             notes += [f"after its last derivative, {_raised(record)}"]
         record = replace(record, time=time)
         calls = record.derivatives if names is None else record.derivatives[-1:]
+        named = [named_sources(call, names) for call in calls]
+        notes += asked.notes_on(list(chain.from_iterable(named)))
+        calls = [call for call, sources in zip(calls, named, strict=True) if not sources or asked.groups(sources)]
         found = []
         for number, call in enumerate(calls, 1):
             at(f"derivative {number} of {len(calls)}")
             try:
-                found.append(explained_call(record, call, tolerance, probes, names))
+                found.append(explained_call(record, call, asked, probes, names))
             except TimeUpError:
-                found.append(not_reached(call, names))
+                found.append(not_reached(call, asked, names))
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gradcheck.verdict.asked import Allowed, Asked
 from gradcheck.verdict.probes import PROBES
-from gradcheck.verdict.tables import Tolerance
 
 MODES = ("raise", "warn", "ignore")
 """The values of `inconclusive` and `unconnected`, which say what happens on a result that is no agreement."""
@@ -16,30 +17,42 @@ MODES = ("raise", "warn", "ignore")
 
 @dataclass(frozen=True)
 class Options:
-    """The highest order of a check, its tolerance, its number of random probes on each side, and its time limit."""
+    """The highest order of a check, what is asked of its sources, its random probes on each side, its time limit."""
 
     order: int = 1
-    tolerance: Tolerance = field(default_factory=Tolerance)
+    asked: Asked = field(default_factory=Asked)
     probes: int = PROBES
     seconds: float | None = None
 
 
 def options_from(
-    order: int, rtol: float | None, atol: float | None, probes: int, seconds: float | None = None
+    order: int, rtol: Allowed, atol: Allowed, probes: int, seconds: float | None = None, skip: Sequence[str] = ()
 ) -> Options:
     """Validate the options of a check. Raises ValueError."""
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (_is_number(value) and 0 <= value < np.inf):
-            raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
+    for name, given in (("rtol", rtol), ("atol", atol)):
+        if not isinstance(given, Mapping):
+            _refuse_tolerance(name, 0.0 if given is None else given)
+            continue
+        for key, value in given.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{name} was {given!r}; names of inputs or variables were expected as keys")
+            _refuse_tolerance(f"{name}[{key!r}]", value)
     if seconds is not None and not (_is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds was {seconds!r}; a positive number, or None for no limit, was expected")
     if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
         raise ValueError(
             f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
         )
-    return Options(order, Tolerance(rtol, atol), probes, seconds)
+    if not isinstance(skip, (list, tuple, set)) or not all(isinstance(name, str) for name in skip):
+        raise ValueError(f"skip was {skip!r}; a list of names was expected, as in skip=['embedding']")
+    return Options(order, Asked(rtol, atol, tuple(skip)), probes, seconds)
+
+
+def _refuse_tolerance(name: str, value: Any) -> None:
+    if not (_is_number(value) and 0 <= value < np.inf):
+        raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
 
 
 def _is_number(value: Any) -> bool:

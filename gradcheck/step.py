@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.check import raise_unless_good
+from gradcheck.diagnosis.unconnected import variable_name
 from gradcheck.options import name_of, options_from, refuse_modes
 from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
@@ -16,6 +19,7 @@ from gradcheck.tracing.state import seeded
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
 from gradcheck.training.step_check import StepCheck
+from gradcheck.verdict.asked import Allowed, Asked, Named
 from gradcheck.verdict.probes import PROBES
 from gradcheck.verdict.summary import out_of_time
 
@@ -33,14 +37,38 @@ def _number(learning_rate: Any) -> float | None:
     )
 
 
+def _unskipped(runner: StepRunner, found: Sequence[Any], asked: Asked) -> tuple[Sequence[Any], Asked, Sequence[str]]:
+    """Leave skipped variables out of those that the runner checks.
+
+    Returns the others, what is asked of them by the names that they have by themselves, and a note. Raises ValueError
+    for a name of none of them, and if all of them are skipped.
+    """
+    if not asked.by_name:
+        return found, asked, []
+    named = _named(found)
+    unconnected = [(variable_name(one) or "a variable", one) for one in runner.unconnected]
+    notes = asked.notes_on([*named, *unconnected])
+    places = [place for place, one in enumerate(named) if asked.of(*one) is not None]
+    kept = [found[place] for place in places]
+    runner.keep(places)
+    runner.unconnected = tuple(one for name, one in unconnected if asked.of(name, one) is not None)
+    names = {own: named[place][0] for (own, _), place in zip(_named(kept), places, strict=True)}
+    return kept, asked.under_other_names(names), notes
+
+
+def _named(variables: Sequence[Any]) -> list[Named]:
+    return [(source.name, source.variable) for source in parse_arguments((), variables).sources] if variables else []
+
+
 def assert_step(
     step: Callable[..., Any],
     *inputs: Any,
     variables: Any = None,
     learning_rate: float | None = None,
     session: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Allowed = None,
+    atol: Allowed = None,
+    skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
     inconclusive: str | None = None,
@@ -56,7 +84,7 @@ def assert_step(
     gradients, or, without an optimizer, by -`learning_rate` times the gradient. If a step with several losses, such as
     a GAN's, returns one of them, or a dict, each variable is compared with the loss that its own tape differentiated,
     with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
-    averaging. `rtol`, `atol`, `probes`, `seconds` and `inconclusive` are those of `assert_close`, and so is
+    averaging. `rtol`, `atol`, `skip`, `probes`, `seconds` and `inconclusive` are those of `assert_close`, and so is
     `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are to be
     trained.
 
@@ -84,7 +112,7 @@ def assert_step(
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
-    options = options_from(1, rtol, atol, probes, seconds)
+    options = options_from(1, rtol, atol, probes, seconds, skip)
     with shown(name_of(step), seconds), runner.mode(), ExitStack() as stack:
         try:
             try:
@@ -92,7 +120,10 @@ def assert_step(
             except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
                 stack.enter_context(seeded())
                 found = prepare(runner, variables)
-            result = StepCheck(runner, found, options, rate).result()
+            kept, asked, notes = _unskipped(runner, found, options.asked)
+            result = StepCheck(runner, kept, replace(options, asked=asked), rate).result()
+            order = result.orders[1]
+            result = replace(result, orders={1: replace(order, notes=(*order.notes, *notes))})
         except TimeUpError:
             result = Result({1: out_of_time(1)})
     raise_unless_good(name_of(step), result, "given", inconclusive, unconnected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -116,7 +116,8 @@ class Source:
 class Arguments:
     """The leaves of a call's arguments, and the sources among those leaves and the variables listed separately.
 
-    `positions` (one per source) count the leaves first and then the listed variables, `total` of them together.
+    `positions` (one per source) count the leaves first and then the listed variables, `total` of them together; those
+    of sources that are held fixed are `fixed`.
     """
 
     structure: tuple[Any, ...]
@@ -124,17 +125,28 @@ class Arguments:
     sources: tuple[Source, ...]
     positions: tuple[int, ...]
     total: int
+    fixed: tuple[int, ...] = ()
+
+    def only(self, chosen: Sequence[int]) -> Arguments:
+        """The arguments with some of the sources, by their numbers; the others are held fixed."""
+        kept = sorted(chosen)
+        sources, positions = tuple(self.sources[one] for one in kept), tuple(self.positions[one] for one in kept)
+        fixed = tuple(one for one in self.positions if one not in positions)
+        return replace(self, sources=sources, positions=positions, fixed=(*self.fixed, *fixed))
 
     def listed(self) -> list[bool]:
         """For each source, whether it was listed in `variables` rather than given as an input."""
         return [position >= len(self.leaves) for position in self.positions]
 
     def ordered(self, items: Sequence[Any]) -> list[Any] | None:
-        """Put one item per argument, or per source, in the order of the sources; None for other numbers of items."""
+        """Put one item per argument, or per source, fixed ones included, in the order of the sources.
+
+        Returns None for other numbers of items.
+        """
         if len(items) == self.total:
             return [items[position] for position in self.positions]
-        if len(items) == len(self.sources):
-            places = sorted(self.positions)
+        places = sorted((*self.positions, *self.fixed))
+        if len(items) == len(places):
             return [items[places.index(position)] for position in self.positions]
         return None
 

@@ -30,10 +30,10 @@ from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, Rec
 from gradcheck.tracing.replay import FAR_MOVES, influence, nearly_equal, nondeterminism
 from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, call_user_code, place_of, quoted
+from gradcheck.verdict.asked import Asked, Named
 from gradcheck.verdict.lines import sample_values
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.summary import broken, element_of, estimate_text, out_of_time, undecided
-from gradcheck.verdict.tables import Tolerance
 
 SHOWN = 12
 """Gradients of up to this many elements are printed as numbers."""
@@ -54,11 +54,12 @@ Results = tuple[Any, ...]
 
 
 def explained_call(
-    record: CodeRecord, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+    record: CodeRecord, call: DerivativeCall, asked: Asked, probes: int, names: Sequence[str] | None = None
 ) -> Result:
     """Compare the result of a call with finite differences of its targets, and diagnose what is wrong.
 
-    `names` are those of the sources, if they are not to be read from the line of the call.
+    Sources that are to be skipped are left out. `names` are those of the sources, if they are not to be read from the
+    line of the call.
     """
     where = place_of(call.line, call.method)
     if call.error is not None:
@@ -68,17 +69,24 @@ def explained_call(
         return _failed(Kind.RAISES, "the derivative", message, message, where, cause)
     if not call.sources:
         return _failed(Kind.MISSING, "the sources", "none", NO_SOURCES, where)
-    names = source_names(call) if names is None else names
     difference = nondeterminism(record, call)
     if difference is not None:
-        pairs = zip(names, call.results or (), strict=True)
-        same = (SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
-        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, tuple(same))
-    sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
-    sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
+        order = undecided(1, Reason.NOT_DETERMINISTIC, difference)
+        return Result({1: order}, _not_compared(call, asked, names, difference))
+    named = named_sources(call, names)
+    sources = [call_source(record, call, one, name) for one, (name, _) in zip(call.sources, named, strict=True)]
+    sources = [
+        one
+        for position, (one, source) in enumerate(zip(sources, named, strict=True))
+        if one.position == position and asked.of(*source) is not None  # each once
+    ]
     connected = [one for one in sources if differentiable(one) and one.given is not None]
     try:
-        groups = compared(connected, tolerance, probes)
+        groups = [
+            pair
+            for tolerance, places in asked.groups([named[one.position] for one in connected])
+            for pair in compared([connected[place] for place in places], tolerance, probes)
+        ]
     except DerivativeRaisedError as error:  # rows of IndexedSlices that the source does not have
         return _failed(Kind.RAISES, "the derivative", str(error), str(error), where)
     groups += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
@@ -117,12 +125,22 @@ def explained_call(
     return merged(orders, results, _constant_updates(record, sources))
 
 
-def not_reached(call: DerivativeCall, names: Sequence[str] | None) -> Result:
+def not_reached(call: DerivativeCall, asked: Asked, names: Sequence[str] | None) -> Result:
     """The result of a derivative that was not compared within the time limit."""
-    order, where = out_of_time(1), place_of(call.line, call.method)
-    named = zip(source_names(call) if names is None else names, call.results or (), strict=False)
-    sources = (SourceResult(where, name, shown_gradient(given), None, order.notes[0]) for name, given in named)
-    return Result({1: order}, tuple(sources))
+    order = out_of_time(1)
+    return Result({1: order}, _not_compared(call, asked, names, order.notes[0]))
+
+
+def _not_compared(
+    call: DerivativeCall, asked: Asked, names: Sequence[str] | None, why: str
+) -> tuple[SourceResult, ...]:
+    """The results for the sources of a derivative that was not compared."""
+    where, pairs = place_of(call.line, call.method), zip(named_sources(call, names), call.results or (), strict=False)
+    return tuple(
+        SourceResult(where, source[0], shown_gradient(given), None, why)
+        for source, given in pairs
+        if asked.of(*source) is not None
+    )
 
 
 def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]:
@@ -248,6 +266,12 @@ def _failed(
     finding = replace(broken(1, kind, name, reason).findings[0], diagnosis=diagnosis)
     order = OrderResult(1, Verdict.MISMATCH, (finding,))
     return Result({1: order}, (SourceResult(where, name, given, False, finding=finding),))
+
+
+def named_sources(call: DerivativeCall, names: Sequence[str] | None) -> list[Named]:
+    """The sources of a derivative with these names, or those in its line, and the variables among them."""
+    pairs = zip(source_names(call) if names is None else names, call.sources, strict=True)
+    return [(name, source if hasattr(source, "handle") else None) for name, source in pairs]
 
 
 def source_names(call: DerivativeCall) -> list[str]:

@@ -201,8 +201,9 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
         count = len(tf.nest.flatten(gradient))
         listing = ", ".join(f"{source.name} (shape {source.shape})" for source in sources)
         raise ValueError(
-            f"gradient holds {count} {'tensor' if count == 1 else 'tensors'}, {len(sources)} expected, one "
-            f"for each of {listing}; give None where there is none"
+            f"gradient holds {count} {'tensor' if count == 1 else 'tensors'}, {len(sources) + len(arguments.fixed)} "
+            f"expected, one for each of {listing}{' and the others' * bool(arguments.fixed)}; give None where there is "
+            "none"
         )
     items = next((items for items in readings if len(readings) == 1 or _fits(items, sources)), readings[0])
     keys, expected = _keys(gradient), _keys(arguments.structure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -29,8 +29,10 @@ class NotFiniteValueError(ValueError):
     """The function is NaN or infinite at the given inputs."""
 
 
-def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
-    """Call `f` once and record its inputs and results.
+def open_function(
+    f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, only: Sequence[int] | None = None
+) -> Function:
+    """Call `f` once and record its inputs and results; its sources are `only` those with these numbers, if given.
 
     Raises TypeError for an `f` that is not callable or returns something other than floating tensors, ValueError for
     inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself raises.
@@ -46,6 +48,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "or variables=[...]"
         )
     arguments = parse_arguments(inputs, variables, parameter_names(f))
+    arguments = arguments if only is None else arguments.only(only)
     given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
     try:
         result = f(*given)

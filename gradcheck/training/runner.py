@@ -128,7 +128,7 @@ class StepRunner:
 
     def keep(self, positions: Sequence[int]) -> None:
         """Check only the variables at these positions; the step still returns gradients for all of them."""
-        self._listed = self.variables
+        self._listed = self._listed or self.variables
         self.variables = tuple(self.variables[position] for position in positions)
 
     def run(self, *, restore_python: bool = True) -> StepRun:

@@ -126,10 +126,7 @@ class StepCheck:
         self, loss: Callable[[], Any], gradient: Callable[[], Any] | None, unit: float = 1.0
     ) -> OrderResult:
         """Compare a gradient with differences of its loss; the absolute tolerance is in units of `unit`."""
-        tolerance = self.options.tolerance
-        if tolerance.atol is not None:
-            tolerance = replace(tolerance, atol=unit * tolerance.atol)
-        options = replace(self.options, tolerance=tolerance)
+        options = replace(self.options, asked=self.options.asked.scaled(unit))
         # A variable that the loss does not use may have a gradient.
         return result_of(loss, (), options, self.variables, gradient, unused=True).orders[1]
 
@@ -146,6 +143,7 @@ class StepCheck:
             variables, runner = [self.variables[place] for place in places], self.runner.for_loss(run, own, places)
             part = StepCheck(runner, variables, self.options)
             names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
+            part = replace(part, options=replace(self.options, asked=self.options.asked.under_other_names(names)))
             order = part._check_gradients()
             orders.append(replace(order, findings=tuple(_renamed(finding, names) for finding in order.findings)))
         order = merged(orders, ()).orders[1]

@@ -39,7 +39,8 @@ from gradcheck.numerics.probing import magnitudes
 from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
 from gradcheck.result import Result, Verdict
-from gradcheck.verdict.tables import Comparison, Tolerance
+from gradcheck.verdict.asked import Asked
+from gradcheck.verdict.tables import Comparison
 
 Array = np.ndarray[Any, Any]
 
@@ -246,7 +247,7 @@ class Case:
             gradients[number] = tf.constant(flat.reshape(gradients[number].shape))
             return gradients
 
-        options = Options(tolerance=Tolerance(**self.tolerance))
+        options = Options(asked=Asked(**self.tolerance, skip=()))
         checked = partial(result_of, inputs=subject.inputs, options=options, causes=False)
         checked = partial(checked, variables=list(subject.variables) or None)
         with tables_kept() as tables:
