@@ -42,6 +42,7 @@ from gradcheck.tracing.state import (
 )
 from gradcheck.typing import Array
 from gradcheck.verdict.asked import Allowed
+from gradcheck.verdict.entry_curve import worst_curve
 from gradcheck.verdict.failure import (
     FAILURES,
     GradientInconclusive,
@@ -313,6 +314,7 @@ def _checked(
         tables = (first_order if order == 1 else second_order)(problem, tolerance, probes)
         explain = diagnosis.explained
         result = summarise(order, tables, problem.sources, notes=notes, explain=explain, tolerance=tolerance)
+        result = replace(result, curve=worst_curve(problem, tables, problem.sources))
         return _with_what_is_raised(diagnosis.noted(result), problem)
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))

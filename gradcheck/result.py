@@ -9,6 +9,8 @@ from html import escape
 from math import ceil, inf, isfinite, log10
 from typing import NoReturn
 
+from gradcheck.step_curve import CurvePlot, StepCurve, plot
+
 APART, LISTED = 10.0, 8
 """A source's resolution is printed if it differs from the usual one by more than APART; at most LISTED are printed."""
 
@@ -150,6 +152,10 @@ ESTIMATE = "error of the estimate"
 """The name of that term of an allowed error; the error is a multiple of the estimate's bound."""
 
 
+def _element(name: str, index: tuple[int, ...] | None) -> str:
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
 @dataclass(frozen=True)
 class Finding:
     """A wrong derivative, at its worst element.
@@ -177,7 +183,7 @@ class Finding:
     @property
     def element(self) -> str:
         """The input and the element in it, such as `x[0, 1]`, or `x[1, 0] (and x[0, 1])` where two move together."""
-        element = f"{self.input}[{', '.join(map(str, self.index))}]" if self.index else self.input
+        element = _element(self.input, self.index)
         return f"{element} ({self.also})" if self.also else element
 
     @property
@@ -186,6 +192,29 @@ class Finding:
         if len(self.terms) > 1:
             return ", ".join(f"{name} {part:.1e}" for name, part in self.terms)
         return "".join(name for name, _ in self.terms if name != ESTIMATE)
+
+
+@dataclass(frozen=True)
+class EntryCurve:
+    """The step-size curve of a derivative, at the element `index` of the `input`, with what it was compared with.
+
+    `output` is the element of the flattened outputs, None if there is one only; the numbers are those of a Finding.
+    """
+
+    input: str
+    index: tuple[int, ...] | None
+    output: int | None
+    autodiff: float
+    difference: float
+    bound: float
+    allowed: float
+    curve: StepCurve
+
+    @property
+    def name(self) -> str:
+        """The derivative in words, such as "output element 1 with respect to x[0]"."""
+        element = _element(self.input, self.index)
+        return element if self.output is None else f"output element {self.output} with respect to {element}"
 
 
 @dataclass(frozen=True)
@@ -214,7 +243,8 @@ class OrderResult:
     size would not have agreed. `relative_resolution` is relative to the largest derivative. For entries that were
     compared together, as a note says, `resolution` is that of their sum, weighted by the magnitudes of the inputs and
     divided by those of the outputs, and `relative_resolution` is relative to its largest term. `by_source` has both for
-    each source, relative to its own derivative. `compared` and `inconclusive` count entries.
+    each source, relative to its own derivative. `compared` and `inconclusive` count entries. `curve` is that of the
+    worst entry, if its differences are known.
     """
 
     order: int
@@ -227,6 +257,7 @@ class OrderResult:
     by_source: tuple[SourceResolution, ...] = ()
     compared: int = 0
     inconclusive: int = 0
+    curve: EntryCurve | None = None
 
     def __str__(self) -> str:
         lines = [f"order {self.order}: {self.verdict} ({self.compared} compared, {self.inconclusive} inconclusive)"]
@@ -340,6 +371,30 @@ class Result(NoTruth):
             raise KeyError(f"{name!r} names {len(found)} sources where one was expected; known are {known}")
         return found[0].resolution
 
+    def plot(self, order: int | None = None) -> CurvePlot:
+        """The step-size curve of the worst entry, as a drawing: of this order, or else of the first one that is wrong.
+
+        It shows how far plain central differences lie from autodiff's value and from the estimate, step by step, beside
+        the allowed error. A notebook shows it; `.save("curve.svg")` writes it to a file. It consists of the differences
+        that the check has taken: raises ValueError if it knows none of a single entry, KeyError for an order that was
+        not checked.
+
+        >>> from gradcheck import check
+        >>> check(lambda x: x**2, 3.0, gradient=5.0).plot().svg[:4]
+        '<svg'
+        """
+        if order is not None and order not in self.orders:
+            raise KeyError(f"order {order} was not checked; known are {', '.join(map(str, self.orders))}")
+        chosen = self.orders.values() if order is None else [self.orders[order]]
+        known = [one for one in chosen if one.curve is not None]
+        found = next((one.curve for one in known if one.findings), known[0].curve if known else None)
+        if found is None:
+            raise ValueError(
+                "no derivative was compared by itself, or with differences, so that there is no curve; check fewer "
+                "inputs or outputs at once, or leave some out with skip="
+            )
+        return plot(found.name, found.curve, found.autodiff, found.difference, found.bound, found.allowed)
+
     def to_json(self) -> str:
         """The result as a JSON text: the verdict and all fields of the records by name; null for NaN and infinity.
 
@@ -358,19 +413,28 @@ class Result(NoTruth):
         return f"<gradcheck.Result: {'; '.join(orders)}>"
 
     def _repr_html_(self) -> str:
-        """The table of sources or findings that a notebook shows, with the printed result below it."""
+        """The table of sources or findings that a notebook shows, the curve of the worst, and the printed result."""
         rows = [_row_of_source(one) for one in self.sources] or [_row_of_finding(one) for one in self.findings]
         head = ("derivative", "verdict", "TensorFlow", "estimate", "cause", "where", "remedy")
         shown = [cell for cell in range(len(head)) if any(row[cell] for row in rows)]
         lines = [f"<p><b>gradcheck: {self.verdict}</b></p>"]
         if rows:
             lines.append(
-                "<table><thead><tr>" + "".join(f"<th>{head[cell]}</th>" for cell in shown) + "</tr></thead><tbody>"
+                '<div style="overflow-x:auto"><table><thead><tr>'
+                + "".join(f"<th>{head[cell]}</th>" for cell in shown)
+                + "</tr></thead><tbody>"
             )
             for row in rows:
                 cells = (f'<td style="text-align:left;vertical-align:top">{escape(row[cell])}</td>' for cell in shown)
                 lines.append(f"<tr>{''.join(cells)}</tr>")
-            lines.append("</tbody></table>")
+            lines.append("</tbody></table></div>")
+        if any(one.curve is not None for one in self.orders.values()):
+            drawn = self.plot()
+            opened = " open" if self.verdict is Verdict.MISMATCH else ""
+            lines.append(
+                f"<details{opened}><summary>step-size curve of {escape(drawn.name)}</summary>"
+                f'<div style="overflow-x:auto">{drawn.svg}</div></details>'
+            )
         lines.append(f"<details><summary>as printed</summary><pre>{escape(str(self))}</pre></details>")
         return "\n".join(lines)
 

@@ -289,7 +289,7 @@ def source_names(call: DerivativeCall) -> list[str]:
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
     """Merge several verdicts on first derivatives, with all sources and further notes."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
-    sources = tuple(sources)
+    sources, wrong_first = tuple(sources), sorted(orders, key=lambda order: not order.findings)
     order = OrderResult(
         order=1,
         verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
@@ -299,6 +299,7 @@ def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes
         resolution=max(resolutions, default=float("nan")),
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),
+        curve=next((order.curve for order in wrong_first if order.curve is not None), None),
     )
     return Result({1: order}, sources, tuple(one.name for one in sources if one.unconnected))
 

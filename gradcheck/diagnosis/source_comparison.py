@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.numerics.probing import FEW_INPUTS, PAIR, directions_at
 from gradcheck.numerics.sampling import LinePoints
 from gradcheck.problem.float64_form import with_float64_form
+from gradcheck.problem.function import Remembered
 from gradcheck.problem.given import GivenGradient
 from gradcheck.problem.mapped import Mapped, Points, as_array
 from gradcheck.problem.opening import open_function
@@ -35,6 +36,7 @@ from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.tracing.replay import replayed, target_value
 from gradcheck.tracing.state import state_restored
 from gradcheck.typing import Array
+from gradcheck.verdict.entry_curve import worst_curve
 from gradcheck.verdict.first_order import compare_first, compare_quickly
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import screened, slope_estimate
@@ -83,6 +85,7 @@ class CallProblem(Problem):
     """
 
     taken: Sequence[CallSource]
+    _remembered: Remembered = field(default_factory=Remembered, init=False, compare=False, repr=False)
 
     @property
     def record(self) -> CodeRecord:
@@ -117,6 +120,12 @@ class CallProblem(Problem):
 
     def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code raises or does not reach the call."""
+        return self._remembered.table(b"", points, partial(self._values, points))
+
+    def tables(self, cotangent: Array | None = None) -> list[tuple[LinePoints, Array]]:
+        return self._remembered.on_lines(b"") if cotangent is None else []
+
+    def _values(self, points: Array | LinePoints) -> Array:
         table, keys = np.full((len(points), self.outputs), np.nan), self._keys(points)
         new = [row for row, key in enumerate(keys) if key is None or key not in self._known]
         moves = Points(len(new), lambda rows: self._deltas(points[np.array(new)[rows].tolist()]))
@@ -304,7 +313,11 @@ def _told(table: Comparison, sources: Sequence[CallSource], tolerance: Tolerance
 def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderResult:
     """The verdict on a single source; a float64 form decides if its gradient is not finite. Raises WrongShapeError."""
     (one,) = problem.taken
-    told = partial(summarise, 1, sources=problem.sources, explain=partial(_diagnosed, one))
+
+    def told(tables: list[Comparison]) -> OrderResult:
+        order = summarise(1, tables, problem.sources, explain=partial(_diagnosed, one))
+        return replace(order, curve=worst_curve(problem, tables, problem.sources))
+
     order = told(first_order(problem, tolerance, probes))
     if order.verdict is Verdict.INCONCLUSIVE and not finite(one.given):
         tables = first_order_in_float64(one, tolerance, probes)

@@ -22,20 +22,23 @@ from gradcheck.graph import Graph, Node, alone, coordinates_of, literal, split_c
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.environment import current
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
-from gradcheck.hunt.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
+from gradcheck.numerics.difference import difference_quotient
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.special_sets import describe
 from gradcheck.result import Kind, Verdict
+from gradcheck.step_curve import StepCurve
 from gradcheck.typing import Array
 
 NodeTrials = Callable[[Graph, tuple[int, ...]], Trial]
 SQUARES = {"float64": "square", "complex128": "complex_square"}
 PRODUCTS = {"float64": "mul", "complex128": "complex_multiply"}
+RATIO, STEPS = 2.0, 44
+"""The steps of a step-size curve: each is the one before it over RATIO."""
 FACTOR = 1.5
 MOST = 256
 """The most elements in a report: the first ones that were compared."""
@@ -212,3 +215,15 @@ def curve(found: GraphFinding) -> StepCurve | None:
     if found.order == 1:
         return step_curve(lambda at: problem.values(at)[:, 0], point, along, largest, place)
     return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, place], point, along, largest, place)
+
+
+def step_curve(
+    f: Callable[[Array], Array], point: Array, direction: Array, largest: float, coordinate: int
+) -> StepCurve:
+    """The curve of a function of points (p, n) with values (p,), at steps that are halved from the largest one.
+
+    Raises what evaluating the function raises.
+    """
+    steps = largest * RATIO ** -np.arange(STEPS, dtype=np.float64)
+    quotients = difference_quotient(f, point, direction, steps)
+    return StepCurve(coordinate, tuple(steps.tolist()), tuple(quotients.tolist()))

@@ -18,6 +18,7 @@ from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
+from gradcheck.step_curve import StepCurve
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,6 @@ class ElementCheck:
         gap = abs(self.autodiff - self.difference)
         ratio = gap / self.allowed if self.allowed else gap and math.inf
         return math.inf if math.isnan(ratio) else ratio
-
-
-@dataclass(frozen=True)
-class StepCurve:
-    """Plain central difference `quotients` of one coordinate of the derivative at `steps`, widest first."""
-
-    coordinate: int
-    steps: tuple[float, ...]
-    quotients: tuple[float, ...]
 
 
 @dataclass(frozen=True)

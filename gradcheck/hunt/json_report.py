@@ -21,10 +21,11 @@ from gradcheck.defects.records import Signature
 from gradcheck.documents import MAX_ITEMS, Count, Description, Document, DocumentError, Real, Words
 from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.environment import Environment
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck
 from gradcheck.hunt.graph_json import from_document, to_computed, to_document, to_input, to_tensor
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Finding
+from gradcheck.step_curve import StepCurve
 
 T = TypeVar("T")
 

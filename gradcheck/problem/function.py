@@ -60,6 +60,12 @@ class Remembered:
 
     latest: list[tuple[bytes, Array | LinePoints, Array]] = field(default_factory=list)
 
+    def on_lines(self, name: bytes) -> list[tuple[LinePoints, Array]]:
+        """The tables of this name whose points lie on lines, with these."""
+        return [
+            (points, table) for other, points, table in self.latest if other == name and isinstance(points, LinePoints)
+        ]
+
     def table(self, name: bytes, points: Array | LinePoints, taken: Callable[[], Array]) -> Array:
         """Return the table of this name at these points, from memory or from `taken()`."""
         if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
@@ -185,6 +191,9 @@ class Function(Problem):
         """
         # Second order asks for the points of first order again, once for every cotangent.
         return self._remembered.table(b"", points, partial((self.wide or self)._values, points))
+
+    def tables(self, cotangent: Array | None = None) -> list[tuple[LinePoints, Array]]:
+        return self._remembered.on_lines(b"" if cotangent is None else cotangent.tobytes())
 
     def _values(self, points: Array | LinePoints) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)

@@ -92,7 +92,13 @@ class GivenGradient(Function):
         return 1
 
     def values(self, points: Array | LinePoints) -> Array:
-        values = super().values(points)
+        return self._summed(super().values(points))
+
+    def tables(self, cotangent: Array | None = None) -> list[tuple[LinePoints, Array]]:
+        # Of gradients, none are remembered.
+        return [(points, self._summed(table)) for points, table in super().tables()] if cotangent is None else []
+
+    def _summed(self, values: Array) -> Array:
         if not self.ones.all():
             values = values[:, self.ones != 0]
         total: Array = values.sum(axis=1, keepdims=True)

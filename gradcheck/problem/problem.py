@@ -139,6 +139,10 @@ class Problem(ABC):
     def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n); NaN where they are undefined."""
 
+    def tables(self, cotangent: Array | None = None) -> list[tuple[LinePoints, Array]]:
+        """Points on lines, with the values (p, m) there, or the gradients (p, n) of <w, f>, that are remembered."""
+        return []
+
     @abstractmethod
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents w (k, m)."""

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from html.parser import HTMLParser
+from importlib import import_module
 from typing import Any
 
+import numpy as np
+import pytest
 import tensorflow as tf
 
 import gradcheck
 from gradcheck import Result
+from gradcheck.progress import RUNNING, LongCheck
+from gradcheck.result import EntryCurve
+from gradcheck.typing import Array
+
+check_module = import_module("gradcheck.check")
 
 
 class _Cells(HTMLParser):
@@ -90,3 +100,156 @@ def test_a_result_without_findings_has_no_table() -> None:
     page = gradcheck.check(tf.sin, 1.0)._repr_html_()
     assert page.startswith("<p><b>gradcheck: agree</b></p>")
     assert "<table" not in page
+
+
+def half(x: Any) -> Any:
+    """A sine with half of its gradient."""
+
+    @tf.custom_gradient
+    def sine(x: Any) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) / 2
+
+    return sine(x)
+
+
+def distances(curve: EntryCurve) -> tuple[Array, Array]:
+    """How far the differences of a curve lie from autodiff's value and from the estimate, between 1e-3 and 1e-6."""
+    steps, quotients = np.array(curve.curve.steps), np.array(curve.curve.quotients)
+    some = (steps < 1e-3) & (steps > 1e-6)
+    assert (np.diff(steps) < 0).all()
+    return abs(quotients - curve.autodiff)[some], abs(quotients - curve.difference)[some]
+
+
+def test_the_curve_is_that_of_the_worst_entry() -> None:
+    def f(x: Any) -> Any:
+        return tf.stack([tf.sin(x[0]) + x[1] ** 2, half(x[1]) + tf.exp(x[0])])
+
+    result = gradcheck.check(f, [0.5, 1.0])
+    curve = result.orders[1].curve
+    (finding,) = result.findings
+    assert curve is not None
+    assert (curve.input, curve.index, curve.output) == ("x", (1,), 1) == (finding.input, finding.index, finding.output)
+    numbers = (curve.autodiff, curve.difference, curve.bound, curve.allowed)
+    assert numbers == (finding.autodiff, finding.difference, finding.bound, finding.allowed)
+    wrong, right = distances(curve)
+    assert len(wrong) > 5
+    assert np.allclose(wrong, np.cos(1.0) / 2, rtol=1e-5)
+    assert right.max() < 1e-6
+    assert result.plot().name == "output element 1 with respect to x[1]"
+    assert '<g class="allowed">' in result.plot().svg
+
+
+def test_a_right_check_has_the_few_differences_that_it_took() -> None:
+    curve = gradcheck.check(tf.sin, 1.0).orders[1].curve
+    assert curve is not None
+    assert curve.name == "x"
+    assert len(curve.curve.steps) == 8
+    for far in distances(curve):
+        assert far.max() < 1e-6
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("f", [tf.sin, half])
+def test_a_curve_costs_no_evaluation(f: Any, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, during = [0], []
+    drawn = check_module.worst_curve
+
+    def counted(x: Any) -> Any:
+        calls[0] += 1
+        return f(x)
+
+    def watched(*arguments: Any) -> Any:
+        before, limit = calls[0], LongCheck("counts")
+        token = RUNNING.set(limit)
+        try:
+            curve = drawn(*arguments)
+        finally:
+            RUNNING.reset(token)
+        during.append(calls[0] - before + limit.evaluations)
+        return curve
+
+    monkeypatch.setattr(check_module, "worst_curve", watched)
+    gradcheck.check(counted, [0.5, 1.0], order=order)
+    assert during == [0] * order
+    assert calls[0] > 2
+
+
+def test_a_result_keeps_no_function_alive() -> None:
+    def f(x: Any) -> Any:
+        return half(x) ** 2
+
+    result, known = gradcheck.check(f, [0.5], order=2), weakref.ref(f)
+    del f
+    gc.collect()
+    assert known() is None
+    assert result.plot().svg
+
+
+def test_orders_have_their_own_curves_and_the_first_wrong_one_is_shown() -> None:
+    @tf.custom_gradient
+    def bent(x: Any) -> Any:
+        return x**3, lambda upstream: upstream * (3 * tf.stop_gradient(x) * x)
+
+    result = gradcheck.check(bent, [2.0], order=2)
+    assert [order.verdict for order in result.orders.values()] == ["agree", "mismatch"]
+    assert result.plot() == result.plot(2) != result.plot(1)
+    curve = result.orders[2].curve
+    assert curve is not None
+    wrong, right = distances(curve)
+    assert np.allclose(wrong, 6.0, rtol=1e-3)
+    assert right.max() < 1e-3
+    with pytest.raises(KeyError, match="order 2 was not checked; known are 1"):
+        gradcheck.check(tf.sin, 1.0).plot(2)
+
+
+def test_the_wrong_entry_among_many_has_a_curve_and_entries_compared_together_have_none() -> None:
+    x = np.linspace(0.1, 1.0, 300)
+    scale = np.where(np.arange(300) == 77, 1.5, 1.0)
+
+    @tf.custom_gradient
+    def spoilt(x: Any) -> Any:
+        return tf.reduce_sum(tf.sin(x)), lambda upstream: upstream * tf.cos(x) * scale
+
+    curve = gradcheck.check(spoilt, x).orders[1].curve
+    assert curve is not None
+    assert (curve.name, curve.output) == ("x[77]", None)
+    result = gradcheck.check(lambda x: tf.reduce_sum(tf.sin(x)), x)
+    assert result.orders[1].curve is None
+    with pytest.raises(ValueError, match="no derivative was compared by itself"):
+        result.plot()
+    assert "<svg" not in result._repr_html_()
+
+
+def test_a_given_gradient_has_the_curve_of_the_sum_of_the_outputs() -> None:
+    curve = gradcheck.check(tf.sin, [0.5, 1.0], gradient=[1.0, 2.0]).orders[1].curve
+    assert curve is not None
+    assert curve.name == "x[1]"
+    wrong, right = distances(curve)
+    assert np.allclose(wrong, 2 - np.cos(1.0), rtol=1e-5)
+    assert right.max() < 1e-6
+
+
+def test_explain_and_assert_step_have_curves() -> None:
+    curve = explained().orders[1].curve
+    assert curve is not None
+    assert curve.name == "w[1]"
+    w = tf.Variable([0.5, 1.0], name="w")
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(half(w))
+        return loss, [tape.gradient(loss, w)]
+
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        gradcheck.assert_step(step, variables=[w])
+    assert caught.value.result is not None
+    assert caught.value.result.plot().name.startswith("variables[0] (w:0)[")
+
+
+def test_json_and_the_notebook_have_the_curve() -> None:
+    for result, opened in ((wrong(), True), (gradcheck.check(tf.sin, 1.0), False)):
+        page = result._repr_html_()
+        assert page.count("<svg") == page.count("</svg>") == 1
+        assert ("<details open>" in page) == opened
+        curve = json.loads(result.to_json())["orders"]["1"]["curve"]
+        assert len(curve["curve"]["steps"]) == len(curve["curve"]["quotients"])

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup
+
 from gradcheck.autodiff.coordinates import coordinate_count, element_of, is_complex
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.graph import Graph, Input
@@ -16,10 +18,10 @@ from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
 from gradcheck.hunt.report.issue_text import issue_text
 from gradcheck.hunt.report.rendering import number, render
 from gradcheck.hunt.script import expression, variables
-from gradcheck.hunt.step_curve import plot
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.registry import REGISTERED, own_among
 from gradcheck.result import Kind, Verdict
+from gradcheck.step_curve import plot
 
 SHOWN = 12
 WIDEST = 32
@@ -202,7 +204,8 @@ def finding_page(found: GraphFinding) -> str:
     curve = None
     if found.curve is not None:
         element = next(each for each in found.elements if each.coordinate == found.curve.coordinate)
-        curve = plot(element_names(found.graph)[element.coordinate], found.curve, element)
+        name, numbers = element_names(found.graph)[element.coordinate], (element.bound, element.allowed)
+        curve = plot(name, found.curve, element.autodiff, element.difference, *numbers)
     return render(
         "finding.html.j2",
         **_view(found),
@@ -210,6 +213,7 @@ def finding_page(found: GraphFinding) -> str:
         graph=drawing(found),
         maps=list(heat_maps(found)),
         curve=curve,
+        drawn_curve=curve and Markup(curve.svg),
         issue=None if found.culprit in REGISTERED else issue_form(found),
         colours=COLOURS,
     )

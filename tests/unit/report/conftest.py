@@ -11,9 +11,10 @@ import pytest
 from gradcheck.graph import Graph, Input, Node, literal
 from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.environment import Environment
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck
 from gradcheck.hunt.json_report import Report
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
+from gradcheck.step_curve import StepCurve
 from tests.machine import MACHINE
 
 

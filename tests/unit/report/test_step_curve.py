@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import ElementCheck, StepCurve
-from gradcheck.hunt.report.rendering import render
-from gradcheck.hunt.step_curve import CurvePlot, plot, step_curve
-from gradcheck.result import Verdict
+from gradcheck.hunt.blame import step_curve
+from gradcheck.step_curve import BOTTOM, LEFT, RIGHT, TOP, CurvePlot, StepCurve, plot
 
 Parsed = Callable[[str], Any]
 
@@ -34,7 +34,7 @@ def test_the_curve_of_a_right_derivative_is_a_v() -> None:
 
 def drawn(curve: StepCurve, autodiff: float, estimate: float, bound: float) -> CurvePlot:
     """The plot of a curve, with the comparison of a trial."""
-    return plot("x[0]", curve, ElementCheck(0, Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
+    return plot("x[0]", curve, autodiff, estimate, bound)
 
 
 def test_a_step_that_is_not_finite_is_not_drawn() -> None:
@@ -56,7 +56,7 @@ def test_a_wrong_derivative_ends_in_a_flat_floor_and_the_right_one_falls() -> No
 def test_every_place_lies_within_the_axes_and_wide_steps_lie_to_the_right() -> None:
     plotted = drawn(curve_of(np.exp, 0.0), 0.0, 1.0, 1e-12)
     for line in plotted.lines:
-        assert all(plotted.left <= x <= plotted.right and plotted.top <= y <= plotted.bottom for x, y in line.points)
+        assert all(LEFT <= x <= RIGHT and TOP <= y <= BOTTOM for x, y in line.points)
         assert [x for x, _ in line.points] == sorted((x for x, _ in line.points), reverse=True)
     for ticks in (plotted.x_ticks, plotted.y_ticks):
         assert 4 <= len(ticks) <= 10
@@ -82,6 +82,30 @@ def test_quotients_that_are_not_finite_are_left_out(parsed: Parsed) -> None:
         plotted = drawn(StepCurve(0, (1.0, 0.1, 0.01), quotients), 2.0, 1.0, 1e-6)
         finite = sum(map(math.isfinite, quotients))
         assert [len(line.points) for line in plotted.lines] == [finite, finite]
-        page = parsed(render("step_curve.svg.j2", curve=plotted))
+        page = parsed(plotted.svg)
         assert len(page.named("circle")) == finite + 1  # and one in the legend
         assert not any("nan" in (value or "") for _, found in page.elements for value in found.values())
+
+
+def test_the_allowed_error_is_a_level_line_across_the_drawing(parsed: Parsed) -> None:
+    curve = StepCurve(0, (1.0, 0.1, 0.01), (1.1, 1.01, 1.001))
+    *_, allowed = plot("x[0]", curve, 2.0, 1.0, 1e-6, 1e-5).lines
+    (left, height), (right, same) = allowed.points
+    assert (allowed.kind, left, right, height) == ("allowed", LEFT, RIGHT, same)
+    _, wrong, _ = plot("x[0]", curve, 2.0, 1.0, 1e-6, 1e-5).lines
+    assert all(y < height for _, y in wrong.points)  # above it, in pixels
+    for unknown in (math.nan, math.inf, 0.0):
+        assert [line.kind for line in plot("x[0]", curve, 2.0, 1.0, 1e-6, unknown).lines] == ["estimate", "autodiff"]
+
+
+def test_a_drawing_is_a_whole_file_in_light_and_dark_colours(tmp_path: Path, parsed: Parsed) -> None:
+    plotted = plot("x['<a>']", StepCurve(0, (1.0, 0.1), (1.1, 1.01)), 2.0, 1.0, 1e-6, 1e-5)
+    path = plotted.save(tmp_path / "curve.svg")
+    tree = ElementTree.parse(path)
+    assert tree.getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert "Step-size curve of x['<a>']" in tree.getroot().itertext()
+    assert plotted._repr_svg_() == path.read_text(encoding="utf-8").rstrip("\n")
+    assert "prefers-color-scheme: dark" in plotted.svg
+    with pytest.raises(OSError, match="missing"):
+        plotted.save(tmp_path / "missing" / "curve.svg")
+    assert [one.name for one in tmp_path.iterdir()] == ["curve.svg"]
