@@ -26,6 +26,7 @@ from gradcheck.tracing.library_functions import OPERATIONS
 from gradcheck.tracing.operation import attribute_kinds
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.tracing.user_code import place_of
 
 COMPILED = ("__forward_", "__inference_")
@@ -35,6 +36,7 @@ OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
 WITHOUT_LINE = "not in the given code"
 
 
+@told_plainly
 def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     """List the operations of `f` with known defects of TensorFlow, or without a derivative; no differences are taken.
 

@@ -40,6 +40,7 @@ from gradcheck.tracing.state import (
     state_restored,
     variables_restored,
 )
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.typing import Array
 from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.entry_curve import worst_curve
@@ -66,6 +67,7 @@ ASSIGNED = "f assigns {} itself: TensorFlow's gradient is that of the assigned v
 EMPTY = "the inputs or the outputs have no elements: there is nothing to compare, which agrees trivially"
 
 
+@told_plainly
 def check(
     f: Callable[..., Any],
     *inputs: Any,
@@ -379,6 +381,7 @@ def _changes(function: Function, part: slice) -> bool:
     return False
 
 
+@told_plainly
 def assert_close(
     f: Callable[..., Any],
     *inputs: Any,
@@ -407,7 +410,6 @@ def assert_close(
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
     """
-    __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
     options = options_from(order, rtol, atol, probes, seconds, skip)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
@@ -435,25 +437,24 @@ def raise_unless_good(
     *,
     argument: bool = False,
 ) -> None:
-    """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller.
+    """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of the code that called it.
 
     `label` and `argument` are those of `failure`. `with_causes` returns the result again, with causes, while these can
     still be looked for; else None.
     """
-    __tracebackhide__ = True
     if result.verdict == Verdict.MISMATCH:
         error = FAILURES[result.findings[0].kind](_message(name, result, label, argument=argument), result)
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
-    alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=3)
+    alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=4)
     if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return
     first = result.orders[1]
     nothing_seen = first.verdict == Verdict.INCONCLUSIVE and first.compared == 0
     if inconclusive == "raise" or (inconclusive is None and nothing_seen):
         raise GradientInconclusive(doubt(name, result), result) from None
-    warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=3)
+    warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=4)
 
 
 def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) -> tuple[str, Result] | None:

@@ -27,6 +27,7 @@ from gradcheck.tracing.hooks import EAGERLY
 from gradcheck.tracing.record import CodeRecord, TapeChange
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.state import UNCHANGED, seeded, state_restored
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.tracing.user_code import quoted
 from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.probes import PROBES
@@ -39,6 +40,7 @@ GRAPH_ALONE = (
 )
 
 
+@told_plainly
 def explain(
     f: Callable[..., Any],
     *inputs: Any,

@@ -20,6 +20,7 @@ from gradcheck.explain import explain
 from gradcheck.options import refuse_directions
 from gradcheck.result import Result, Verdict
 from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.training.spot_walk import SpotCheck, not_finite
 from gradcheck.training.watched_step import CheckedSources, WatchedStep, raised, repeatable
 from gradcheck.verdict.failure import (
@@ -76,6 +77,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     _supports_tf_logs = True
     """Lets Keras 2 pass the logs that the history is made of, not a copy."""
 
+    @told_plainly
     def __init__(self, every: int = 1000, *, directions: int = 2, action: str = "warn") -> None:
         super().__init__()
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
@@ -162,6 +164,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         train = self.model.train_function
 
         def checked(iterator: Any) -> Any:
+            __tracebackhide__ = True
             self._put_back()
             held: list[Any] = []
             again = iterator
@@ -190,6 +193,7 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _look(self, data: Any) -> None:
         """Check a batch; raises a mismatch if requested, and nothing else."""
+        __tracebackhide__ = True
         self._wrong, self._failed = None, False
         with self._going_on():
             self._check(data)

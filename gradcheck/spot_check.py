@@ -12,9 +12,11 @@ from gradcheck.diagnosis.unconnected import tell_unconnected
 from gradcheck.options import Options, name_of, refuse_directions, refuse_modes, refuse_uncallable
 from gradcheck.result import Reason, Verdict
 from gradcheck.tracing.recorder import recorded
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.training.spot_walk import SpotCheck, SpotWalk, not_finite, nothing_compared
 
 
+@told_plainly
 def spot_check(
     loss: Callable[[], Any],
     variables: Any,
@@ -60,5 +62,5 @@ def spot_check(
     found = walk.along(directions).noted(walk.named, partial(recorded, walk.own))
     if found.verdict == Verdict.MISMATCH:
         return found.looked_into(result_of(loss, (), Options(), variables, gradient, unused=True))
-    tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=2)
+    tell_unconnected(name_of(loss), found.result, unconnected, "warn", stacklevel=3)
     return found

@@ -16,6 +16,7 @@ from gradcheck.options import name_of, options_from, refuse_modes
 from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
 from gradcheck.tracing.state import seeded
+from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
 from gradcheck.training.step_check import StepCheck
@@ -60,6 +61,7 @@ def _named(variables: Sequence[Any]) -> list[Named]:
     return [(source.name, source.variable) for source in parse_arguments((), variables).sources] if variables else []
 
 
+@told_plainly
 def assert_step(
     step: Callable[..., Any],
     *inputs: Any,
@@ -102,7 +104,6 @@ def assert_step(
     >>> print(assert_step(step, variables=[x]).verdict)
     agree
     """
-    __tracebackhide__ = True
     refuse_modes(inconclusive, unconnected)
     if not callable(step):
         raise TypeError(

@@ -283,8 +283,8 @@ def _tensor(name: str, leaf: Any) -> Any:
         leaf = np.asarray(leaf)
     try:
         return tf.convert_to_tensor(leaf)
-    except (TypeError, ValueError) as error:
-        raise TypeError(_no_tensor(name, leaf)) from error
+    except (TypeError, ValueError):
+        raise TypeError(_no_tensor(name, leaf)) from None
 
 
 def _no_tensor(name: str, leaf: Any) -> str:

@@ -137,7 +137,6 @@ def tell_unconnected(
 
     If all are, nothing was compared, and `inconclusive` decides, too, whether that is raised.
     """
-    __tracebackhide__ = True
     alone = result.orders[1].reasons == (Reason.UNCONNECTED,)
     if not result.unconnected or unconnected == "ignore" or (alone and inconclusive == "ignore"):
         return alone
