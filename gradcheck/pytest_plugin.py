@@ -23,7 +23,7 @@ import pytest
 from gradcheck import runtime
 from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline
 from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
+from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts, stopped_by_kill
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
 
 if sys.version_info >= (3, 11):
@@ -85,6 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hunting:
         operations = ProjectOperations(config, CONFIGURATION, properties)
         config.pluginmanager.register(operations, "gradcheck-operations")
+        config.add_cleanup(stopped_by_kill())
     # pytest captures this descriptor later; a hang has to be reported on the one that the user sees.
     config.stash[STDERR] = os.dup(2)
     if not hasattr(config, "workerinput"):

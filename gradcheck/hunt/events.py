@@ -22,7 +22,7 @@ from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.defects.records import Class, check_mode
-from gradcheck.documents import MAX_TEXT, Count, Description, Document, DocumentError, Order, Words
+from gradcheck.documents import MAX_TEXT, Count, Description, Document, DocumentError, Order, Words, matching
 from gradcheck.graph import Graph
 from gradcheck.hunt import environment
 from gradcheck.hunt.configuration import RunConfiguration, Shard
@@ -32,6 +32,7 @@ from gradcheck.hunt.finding import file_name
 from gradcheck.hunt.graph_json import from_document, to_document
 from gradcheck.hunt.json_report import Report
 from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.registry import Origin, origins
 from gradcheck.result import Word
 
 if TYPE_CHECKING:
@@ -66,10 +67,30 @@ class RunEvent(Document, frozen=True, tag_field="event"):
         return str(self.__struct_config__.tag)
 
 
+class OwnModule(Document, frozen=True):
+    """A module that registered operations of the project, and the folder below the run's from which it was imported.
+
+    `folder` is "." for that folder itself, and empty for one that lies elsewhere.
+    """
+
+    module: Annotated[str, matching(r"[A-Za-z_]\w{0,63}(\.[A-Za-z_]\w{0,63}){0,9}")]
+    folder: Annotated[str, matching(r"(\.|[\w-][\w.-]*(/[\w-][\w.-]*){0,9})?")]
+
+    @staticmethod
+    def of(origin: Origin) -> OwnModule | None:
+        """The module of an origin, as seen from the working directory; None for a name that no file has."""
+        folder = os.path.relpath(origin.folder or ".").replace(os.sep, "/")
+        for place in (folder, ""):
+            with suppress(DocumentError):
+                return documents.convert({"module": origin.module, "folder": place}, OwnModule)
+        return None
+
+
 class Started(RunEvent, frozen=True, tag="started"):
     """The first line of every file: who runs, and what was asked for.
 
-    `shard` is "K/N", "1/1" without shards; `operations` are those asked for; `budget_minutes` is None without a budget.
+    `shard` is "K/N", "1/1" without shards; `operations` are those asked for; `budget_minutes` is None without a budget;
+    `modules` registered operations of the project.
     """
 
     environment: Environment
@@ -78,6 +99,7 @@ class Started(RunEvent, frozen=True, tag="started"):
     shard: Words
     operations: tuple[Words, ...]
     budget_minutes: Annotated[float, Meta(gt=0)] | None = None
+    modules: tuple[OwnModule, ...] = ()
     format: Literal["gradcheck events"] = "gradcheck events"
     version: Literal[1] = 1
 
@@ -298,7 +320,7 @@ def _described(event: Event) -> str:
 
 
 class Journal:
-    """The events of a process of a run; its `file` is opened with the first one.
+    """The events of a process of a run; its `file` is opened with the first one, or before.
 
     `problems` say what could not be written, and why.
     """
@@ -314,14 +336,7 @@ class Journal:
 
         An event that could not be read back is left out alone; the file stays open.
         """
-        if self._failed:
-            return False
-        given = self._configuration
-        try:
-            if self.file is None:
-                self.file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
-        except (OSError, ValueError) as error:
-            self._fail(error)
+        if not self.opened() or self.file is None:
             return False
         try:
             self.file.write(event)
@@ -332,6 +347,16 @@ class Journal:
             self._fail(error)
             return False
         return True
+
+    def opened(self) -> bool:
+        """Open the file, if it is not open yet; return whether it is."""
+        given = self._configuration
+        if self.file is None and not self._failed:
+            try:
+                self.file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
+            except (OSError, ValueError) as error:
+                self._fail(error)
+        return self.file is not None
 
     def _fail(self, error: Exception) -> None:
         self.close()
@@ -360,4 +385,5 @@ class Journal:
             shard=str(given.shard),
             operations=given.operations or (),
             budget_minutes=given.minutes,
+            modules=tuple(one for one in map(OwnModule.of, origins()) if one is not None),
         )

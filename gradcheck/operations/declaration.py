@@ -18,13 +18,13 @@ from gradcheck.autodiff.mode import COND, LIGHT, MODES, NARROW, Mode
 from gradcheck.documents import DocumentError
 from gradcheck.graph import Shape
 from gradcheck.operations.declared_types import DTYPES, DeclaredTypes, dtype_name
-from gradcheck.operations.distances import at
+from gradcheck.operations.distances import at, at_each
 from gradcheck.operations.domains import DOMAINS, Domain, interval_of
 from gradcheck.operations.registry import FAMILY, OperationError, Origin, Registration, register
 from gradcheck.operations.spec import MOST_ELEMENTS, SHAPES, Choice, Distances, Interval, OpSpec, attribute_literal
 
 F = TypeVar("F", bound=Callable[..., Any])
-DeclaredPoints = complex | Sequence[complex] | Distances | None
+DeclaredPoints = complex | Sequence[complex] | Mapping[Any, complex | Sequence[complex]] | Distances | None
 DeclaredShapes = Sequence[Any]
 NAME = re.compile(r"(?!([xy]\d*|np|tf)$)[a-z][a-z0-9_]{0,59}")
 """Allowed names; those of a script's variables are reserved."""
@@ -91,8 +91,9 @@ def operation(
     `domain` is where the elements of arguments lie, "reals", "positive", "nonnegative", "negative", "probabilities" or
     exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position.
     `kinks` are the points at which it has no derivative, `singular` those at which that is infinite or the function
-    jumps, `curvature_jumps` those without a second derivative: numbers, or a function of the arguments (NumPy arrays)
-    that gives distances from them. `attributes` are keywords with the literals they take, the simplest first.
+    jumps, `curvature_jumps` those without a second derivative: numbers for all arguments, or a dict of them by an
+    argument's name or position, or a function of the arguments (NumPy arrays) that gives distances from them.
+    `attributes` are keywords with the literals they take, the simplest first.
 
     `dtype` is that of the arguments, or a dict by name or position, `result` that of the result, by default complex
     where an argument is: float64, complex128, or float32 and complex64 for what computes in nothing else: arguments are
@@ -316,16 +317,21 @@ class Declaration:
 
     def distances(self, what: str, given: Any, types: DeclaredTypes) -> Distances | None:
         """Distances of the arguments from declared points, as the catalogue calls them."""
-        if given is None or (isinstance(given, (tuple, list)) and not given):
+        if given is None or (isinstance(given, (tuple, list, Mapping)) and not given):
             return None
-        points = given if isinstance(given, (tuple, list)) else (given,)
-        numbers = (int, float, complex) if types.is_complex else (int, float)
-        if all(isinstance(one, numbers) and cmath.isfinite(one) for one in points):
-            if self.arity > 1:
-                raise self.refused(what, given, "a function of the arguments, such as lambda x, y: np.abs(x - y)")
-            return at(*points)
         if not callable(given):
-            raise self.refused(what, given, "numbers, such as (0.0, 6.0), or a function that gives distances from them")
+            listed = self._by_argument(what, given, ())
+            points_of = [tuple(one) if isinstance(one, (tuple, list)) else (one,) for _, one in listed]
+            numbers = (int, float, complex) if types.is_complex else (int, float)
+            for (name, one), points in zip(listed, points_of, strict=True):
+                if not all(isinstance(point, numbers) and cmath.isfinite(point) for point in points):
+                    expected = (
+                        "numbers, such as (0.0, 6.0), a dict of them by argument, or a function that gives distances"
+                    )
+                    raise self.refused(name, one, expected)
+            if not any(points_of):
+                return None
+            return at(*points_of[0]) if self.arity == 1 else at_each(*(points_of * self.arity)[: self.arity])
         try:
             known = set(inspect.signature(given).parameters) & set(self.attributes)
         except (TypeError, ValueError):  # as of a ufunc of older NumPy: it takes arrays, and no attributes

@@ -39,6 +39,20 @@ def at(*points: complex) -> Distances:
     return lambda x, *_, **_attributes: np.stack([np.abs(x - point) for point in points])
 
 
+def at_each(*points_of: Sequence[complex]) -> Distances:
+    """The elements of each argument are to stay away from its points.
+
+    >>> at_each((0.0,), (1.0, 2.0))(np.array([3.0]), np.array([2.0])).tolist()
+    [3.0, 1.0, 0.0]
+    """
+
+    def distances(*values: Array, **_attributes: Any) -> Array:
+        pairs = zip(values, points_of, strict=True)
+        return np.concatenate([np.abs(np.ravel(value) - point) for value, points in pairs for point in points])
+
+    return distances
+
+
 def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:
     """The elements of the first argument are to stay away from whole numbers."""
     return np.asarray(np.abs(x - np.round(x)))

@@ -35,6 +35,7 @@ def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite, worker
     before = suite.findings()
     assert before
     assert all(Path(path).is_file() for path in printed(output))
+    assert "was killed: here is what it had found" in (suite.reports / "index.html").read_text()
     result = suite.run("planted_wrong", f"--gradcheck-limit={LIMIT}")
     assert result.returncode == 1, result.stdout
     assert suite.findings() == before
@@ -48,6 +49,14 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
     running = suite.start("planted_wrong,planted_hang", *workers)
     wait_until_hanging(suite, running)
     os.killpg(running.pid, signal.SIGINT)
+    goes_on(suite, running)
+
+
+@slices.parametrized("workers", [(), TWO], slices.every(2))
+def test_kill_ends_a_run_as_ctrl_c_does(suite: Suite, workers: tuple[str, ...]) -> None:
+    running = suite.start("planted_wrong,planted_hang", *workers)
+    wait_until_hanging(suite, running)
+    os.kill(running.pid, signal.SIGTERM)
     goes_on(suite, running)
 
 
@@ -79,4 +88,7 @@ def goes_on(suite: Suite, running: subprocess.Popen[str]) -> str:
     assert not list((suite.reports / "running").glob("*")), output
     assert "interrupted" in {finished.how.value for finished in suite.told.finished}, output
     assert suite.whole(), output
+    page = (suite.reports / "index.html").read_text()
+    assert "was killed" not in page
+    assert all(f'href="{name.removesuffix(".json")}.html"' in page for name in suite.findings())
     return output

@@ -76,6 +76,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> cli.CommandOutput:
     """Replays the findings that are named."""
+    run_commands.load_own(options, (path if path.is_dir() else path.parent for path in options.findings))
     places = [path / EVENTS for path in options.findings if any((path / EVENTS).glob("*.jsonl"))]
     run_of = {place: run_commands.read([place]) for place in places}
     stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from gradcheck import files
+from gradcheck import documents, files
 from gradcheck.defects import known
 from gradcheck.documents import plain
 from gradcheck.hunt import coverage, known_graphs
 from gradcheck.hunt.commands import cli
 from gradcheck.hunt.configuration import EVENTS
-from gradcheck.hunt.events import Ending, Finished, Started, to_line
+from gradcheck.hunt.events import Ending, Finished, OwnModule, Started, to_line
 from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.report import run
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
+from gradcheck.operations.registry import REGISTERED, Origin
 
+REGISTERS = re.compile(r"\bgradcheck\.operation\b|\bfrom gradcheck import [^#\n]*\boperation\b")
 SHOWN = 12
 LARGEST = 2**28
 MERGED = "merged.jsonl"
@@ -65,6 +69,7 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     into: Path = options.into
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
         raise cli.CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
+    load_own(options, options.folders)
     together = read(options.folders)
     missing = [*together.missing_shards, *map(str, _without_events(options.folders))]
     merged, failed = one_run(together), _cannot_run(together.findings)
@@ -179,6 +184,7 @@ def _run_files(merged: HuntRun, events: str, into: Path, json_only: Collection[s
 
 def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
     """Shows the coverage of the folders."""
+    load_own(options, options.folders)
     found, known_pairs = read(options.folders), left_out()
     reached = [one for one in reaches(found, known_pairs) if one.grade is not Grade.NONE]
     weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
@@ -261,10 +267,54 @@ def events_in(
             files.refuse_unusual(path, LARGEST)
         return run.read(*places, pattern=pattern)
     except (ValueError, files.FileRefusedError) as error:
-        own = "name that module with --import MODULE, " * ("--import" in str(error))
+        names = " ".join(f"--import {one.module}" for one in own_modules(places)) or "--import MODULE"
+        own = f"name that module with {names}, " * ("--import" in str(error))
         raise cli.CommandError(f"{error}; {own}take the file away, or {another}") from None
     except OSError as error:
         raise cli.CommandError(f"{error}; {another}") from None
+
+
+def own_modules(places: Iterable[Path]) -> list[OwnModule]:
+    """The modules with operations of their own that the runs in these folders, or in their `events`, had imported."""
+    found: dict[OwnModule, None] = {}
+    for path in (path for place in places for path in sorted(_place(place).glob("*.jsonl"))):
+        with suppress(OSError, ValueError):  # whoever reads the events says what is wrong with them
+            files.refuse_unusual(path, LARGEST)
+            with path.open(encoding="utf-8") as file:
+                first = documents.parse(file.readline(documents.MAX_TEXT))
+            given = first.get("modules", ()) if isinstance(first, dict) else ()
+            found |= dict.fromkeys(documents.convert(one, OwnModule) for one in given)
+    return list(found)
+
+
+def load_own(options: argparse.Namespace, places: Iterable[Path]) -> None:
+    """Imports the modules of these runs, so that their operations are known; the next step names them with --import.
+
+    A file of unknown origin may name any module: only one that lies in the working directory, where its name says, and
+    that registers operations is imported. Raises CommandError where that fails.
+    """
+    for one in own_modules(places):
+        path = Path(one.folder, *one.module.split("."))
+        if not one.folder or one.module in options.modules:
+            continue
+        if not (_registers(Path(f"{path}.py")) or _registers(path / "__init__.py")):
+            continue
+        try:
+            Origin(one.module, str(Path(one.folder).resolve())).load()
+        except (Exception, SystemExit) as error:
+            raise cli.CommandError(
+                f"{path}: {type(error).__name__}: {error}; expected a module that can be imported, as the run did, for "
+                "its operations"
+            ) from None
+        if one.folder == ".":  # where --import looks
+            options.modules = [*options.modules, one.module]
+
+
+def _registers(path: Path) -> bool:
+    """Whether a file is a module that registers operations."""
+    with suppress(OSError):
+        return REGISTERS.search(files.read(path, documents.MAX_TEXT)) is not None
+    return False
 
 
 def left_out() -> dict[tuple[str, int], str]:
@@ -279,4 +329,6 @@ def hunt(operations: Iterable[str]) -> str:
     """The command that hunts with these operations, at most twelve; with all of them, if only groups are named."""
     names = [name for name in dict.fromkeys(operations) if not name.startswith("(")][:SHOWN]
     chosen = f" {shlex.quote('--gradcheck-ops=' + ','.join(names))}" if names else ""
+    if names and all(name in REGISTERED for name in names):
+        return f"python -m pytest -p gradcheck.pytest_plugin{chosen}"
     return f"python -m pytest tests/properties --hypothesis-profile=dev{chosen}"

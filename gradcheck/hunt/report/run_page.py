@@ -29,6 +29,7 @@ MEANINGS = {
     Grade.NONE: "not asked for, or no derivative of this order",
 }
 COLOURS = {State.STILL: "known", State.CANNOT_TELL: "doubt", State.FIXED: "right"}
+UNENDED = "This run is still going on, or was killed: here is what it had found when this was written."
 CLASSES = {
     DEFECT: "known defects",
     LIMITATION: "documented limitations",
@@ -129,6 +130,7 @@ def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
         "headline": headline(run),
         "findings": [(found, sentence(found)) for found in run.ranked],
         "stopped": [*run.crashes, *run.hangs],
+        "unended": UNENDED if run.started and not run.finished else "",
         "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
         "still": {words: states[name, State.STILL] for name, words in CLASSES.items() if states[name, State.STILL]},
         "fixed": sum(states[name, State.FIXED] for name in CLASSES),

@@ -19,10 +19,13 @@ from gradcheck.hunt.coverage import Coverage
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal
     from gradcheck.hunt.finding import GraphFinding
+    from gradcheck.hunt.report.run import HuntRun
 
 NAME = "schedule.json"
 LIMIT = 10_000_000
 STALE = 3600.0
+PAGE_EVERY = 60.0
+"""Seconds between two pages of a run that is going on, if it has found nothing new."""
 
 
 class Schedule(Document, frozen=True, kw_only=True):
@@ -95,6 +98,13 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def read_run(configuration: RunConfiguration) -> HuntRun:
+    """The run that the events of its processes describe; raises ValueError and OSError as `report.run.read` does."""
+    from gradcheck.hunt.report.run import read
+
+    return read(configuration.events, pattern=configuration.pattern)
+
+
 class Aggregate:
     """Adds up what the tests sent.
 
@@ -113,6 +123,7 @@ class Aggregate:
         self.page: Path | None = None
         self._finished: set[str] = set()
         self._journal: Journal | None = None
+        self._paged = (-1, 0.0)
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
         """Adds what a hunting test sent when it ended; `skipped` if the time was over first."""
@@ -165,6 +176,16 @@ class Aggregate:
                 if time.time() - path.stat().st_mtime > STALE:
                     path.unlink()
 
+    def show(self) -> None:
+        """Writes the page of the run so far, which stays if the run is killed: at new findings, and now and then."""
+        found, now = len(self.findings) + len(self.crashes), time.monotonic()
+        if (found == self._paged[0] and now - self._paged[1] < PAGE_EVERY) or not self._has_events:
+            return
+        self._paged = found, now
+        # A process may be in the middle of a line; the page at the end is the one that counts.
+        with suppress(OSError, ValueError):
+            self._write_page(read_run(self.configuration))
+
     def close(self, *, interrupted: bool) -> None:
         """Ends the journal, writes the run's page, and remembers which tests were finished."""
         try:
@@ -181,27 +202,33 @@ class Aggregate:
         """Reads the events of all processes, once they have ended: some findings may not have been sent."""
         from gradcheck.hunt.events import Ending, Finished
         from gradcheck.hunt.finding import summary_line
-        from gradcheck.hunt.known_graphs import left_out
-        from gradcheck.hunt.report.run import read
-        from gradcheck.hunt.report.writer import without_page, write_run
 
         given = self.configuration
-        if not any(given.events.glob(given.pattern)):
+        if not self._has_events:
             return
-        run = read(given.events, pattern=given.pattern)
+        run = read_run(given)
         if interrupted and Ending.INTERRUPTED not in {event.how for event in run.finished}:
             # Workers that are stopped early do not know it; this process has run no example.
             self._opened().write(Finished(Ending.INTERRUPTED, 0, 0.0, str(given.shard)))
-            run = read(given.events, pattern=given.pattern)
+            run = read_run(given)
         if self._journal is not None:
             self._journal.close()
         for found in run.findings:
             self._keep_least(found)
             if found.name not in self.findings:
                 self.findings[found.name] = summary_line(found, sorted(given.folder.glob(f"{found.name}.*")))
-        releases = {started.environment.tensorflow for started in run.started}
-        pageless = without_page(run.findings, given.folder)
-        self.page = write_run(run, given.folder, left_out(*releases), without_page=pageless)[0]
+        self.page = self._write_page(run)
+
+    @property
+    def _has_events(self) -> bool:
+        return any(self.configuration.events.glob(self.configuration.pattern))
+
+    def _write_page(self, run: HuntRun) -> Path:
+        from gradcheck.hunt.known_graphs import left_out
+        from gradcheck.hunt.report.writer import without_page, write_run
+
+        folder, releases = self.configuration.folder, {started.environment.tensorflow for started in run.started}
+        return write_run(run, folder, left_out(*releases), without_page=without_page(run.findings, folder))[0]
 
     def _keep_least(self, found: GraphFinding) -> None:
         """Writes the report of a finding again where that of a larger graph of the same name was written last."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -27,7 +32,7 @@ class Controller:
     def __init__(self, config: pytest.Config, configuration: RunConfiguration, hunts: bool) -> None:
         self.config = config
         self.aggregate = Aggregate(configuration)
-        self._to_recover = hunts
+        self._hunts = self._to_recover = hunts
         self._shown = 0.0
         self._nodes: list[Any] = []
         self._origins: set[tuple[str, ...]] = set()
@@ -56,6 +61,8 @@ class Controller:
         sent = getattr(report, SENT, None)
         if sent is not None:
             self.aggregate.add(report.nodeid, sent, skipped=report.skipped)
+        if self._hunts:
+            self.aggregate.show()
         if report.when == "teardown":
             progress, now = self.aggregate.progress, time.monotonic()
             progress.done += 1
@@ -175,6 +182,19 @@ def _returncode(node: Any) -> int | None:
     with contextlib.suppress(Exception):
         return int(popen.wait(timeout=10))
     return None
+
+
+def stopped_by_kill() -> Callable[[], Any]:
+    """Let SIGTERM end the run as Ctrl-C does, the second one at once; return a function that restores its effect."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return lambda: None
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt("killed by SIGTERM")
+
+    signal.signal(signal.SIGTERM, stop)
+    return partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
 
 
 def hunts(config: pytest.Config, folder: Path) -> bool:

@@ -41,6 +41,7 @@ class Worker:
         self.configuration = configuration
         self.coverage = Coverage()
         self.journal = Journal(configuration, name)
+        self.journal.opened()  # so that the run has a page even if it is killed in its first test
         self.monitor = Monitor(
             [Watchdog(configuration.limit, stderr)],
             deadline=configuration.deadline,

@@ -212,9 +212,41 @@ def test_what_does_not_fit_is_refused_by_name(subtests: pytest.Subtests) -> None
             assert REGISTERED == {}
 
 
-def test_numbers_cannot_tell_of_which_of_two_arguments_they_are_kinks() -> None:
-    with pytest.raises(OperationError, match=r"kinks was 0\.0; expected a function of the arguments"):
-        gradcheck.operation(kinks=0.0)(own_product)
+@pytest.mark.parametrize(
+    ("kinks", "found"),
+    [
+        (0.0, [3.0, 1.0, 2.0, 4.0]),
+        ((0.0, 3.0), [3.0, 1.0, 0.0, 4.0, 2.0, 4.0, 1.0, 7.0]),
+        ({"y": 2.0}, [0.0, 6.0]),
+        ({1: (2.0, -4.0)}, [0.0, 6.0, 6.0, 0.0]),
+        ({"x": 3.0, 1: -4.0}, [0.0, 4.0, 6.0, 0.0]),
+    ],
+)
+def test_numbers_are_those_of_all_arguments_or_of_the_named_ones(kinks: Any, found: list[float]) -> None:
+    spec = made(own_product, kinks=kinks, singular={"x": ()}, curvature_jumps={})
+    assert spec.kinks is not None
+    assert spec.kinks(np.array([3.0, -1.0]), np.array([2.0, -4.0])).tolist() == found
+    assert spec.singular is spec.curvature_jumps is None
+
+
+def test_numbers_of_arguments_of_different_shapes() -> None:
+    spec = made(own_product, shapes=[((2,), (1,))], kinks={"x": 1.0, "y": 0.0})
+    assert spec.kinks is not None
+    assert spec.kinks(np.array([1.0, 2.0]), np.array([5.0])).tolist() == [0.0, 1.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("kinks", "complaint"),
+    [
+        ({"z": 0.0}, r"kinks was {'z': 0\.0}; expected names of arguments \(x, y\); 'z' is not one"),
+        ({"y": "zero"}, r"kinks\['y'\] was 'zero'; expected numbers"),
+        ({"y": (0.0, float("nan"))}, r"kinks\['y'\] was \(0\.0, nan\); expected numbers"),
+        ((0.0, "one"), r"kinks was \(0\.0, 'one'\); expected numbers"),
+    ],
+)
+def test_points_of_no_argument_and_other_things_than_numbers_are_refused(kinks: Any, complaint: str) -> None:
+    with pytest.raises(OperationError, match=complaint):
+        gradcheck.operation(kinks=kinks)(own_product)
 
 
 def test_a_name_that_another_has_is_taken_and_a_module_may_be_loaded_twice() -> None:

@@ -41,6 +41,33 @@ def test_an_interrupted_run_says_so_once_and_its_seconds_are_those_of_the_proces
     assert "2.5" in run.page.read_text(), "examples a second"
 
 
+def test_a_run_that_goes_on_has_a_page_of_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, page = aggregate(tmp_path), tmp_path / "index.html"
+    run.show()
+    assert not page.exists()  # no process has begun
+    with EventFile(run.configuration.events, "a-gw0", Started(MACHINE, "dev", "7", "1/1", ("sin",))) as file:
+        run.show()
+        assert "still going on, or was killed" in page.read_text()
+        file.write(OperationDone("sin", 1, {"agree": 1234}, 1234, 0, 2.0))
+        run.show()
+        assert "1,234" not in page.read_text()  # not with every test
+        run.findings["sin-order1"] = {}
+        run.show()
+        assert "1,234" in page.read_text()
+        file.write(OperationDone("sin", 2, {"agree": 1234}, 1234, 0, 2.0))
+        monkeypatch.setattr("gradcheck.hunt.running.aggregate.PAGE_EVERY", 0.0)
+        run.show()
+        assert "2,468" in page.read_text()
+        (run.configuration.events / "a-broken.jsonl").write_text("nonsense\n")
+        run.show()  # says nothing: the end of the run does
+        (run.configuration.events / "a-broken.jsonl").unlink()
+        file.write(Finished(Ending.COMPLETED, 5, 2.0))
+    run.findings.clear()
+    run.close(interrupted=False)
+    assert run.page == page
+    assert "was killed" not in page.read_text()
+
+
 def test_old_temporary_files_are_taken_away_and_nobody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise SystemExit
