@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 FINDINGS = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv")
 PAGES = (*FINDINGS, "index", "known")
@@ -40,6 +42,27 @@ def test_a_page_is_whole_quiet_and_as_wide_as_the_window(
         shown.page.screenshot(path=Path(folder, f"{name}-{scheme}-{width}.png"), full_page=True)
     shown.page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
     assert shown.page.evaluate(WIDER) <= 0
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 400), ("light", 1100)])
+def test_an_edge_is_shaded_where_a_table_goes_on_behind_it(
+    reports: dict[str, Path], show: Callable[..., Any], scheme: str, width: int
+) -> None:
+    page = show(reports["xlogy-zero-order1"], scheme, width).page
+    table = page.locator(".scroll:has(table)").first
+    hidden = table.evaluate("part => part.scrollWidth - part.clientWidth")
+    assert (hidden > 0) == (width == 400)
+
+    def shaded() -> tuple[bool, bool]:
+        """Whether the left and the right edge differ from the ground between the lowest line of text and the end."""
+        pixels = tf.io.decode_png(table.screenshot(), channels=3).numpy().astype(int)[-2]
+        ground = pixels[len(pixels) // 2]
+        left, right = (bool(np.abs(pixels[place] - ground).max() > 8) for place in (1, -2))
+        return left, right
+
+    assert shaded() == (False, width == 400)
+    table.evaluate("part => { part.scrollLeft = part.scrollWidth }")
+    assert shaded() == (width == 400, False)
 
 
 @pytest.mark.parametrize("name", PAGES)
