@@ -32,6 +32,10 @@ from gradcheck.tracing.user_code import quoted
 from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.probes import PROBES
 
+IN_LOW_PRECISION = (
+    "explain reruns the code in its own precision, in which differences show large errors alone; gradcheck.assert_step "
+    "(for a training step) and gradcheck.check (for a function) take them of a float64 form"
+)
 EAGER_MODE = "eager execution"
 """The words in TensorFlow's messages about calls that work only in a graph."""
 GRAPH_ALONE = (
@@ -120,6 +124,9 @@ def explain(
                 found.append(explained_call(record, call, asked, probes, names))
             except TimeUpError:
                 found.append(not_reached(call, asked, names))
+    blurred = any(Reason.ILL_CONDITIONED in one.orders[1].reasons for one in found)
+    if blurred and any(one.dtype.is_floating and one.dtype.size < 8 for call in calls for one in call.targets):
+        notes.append(IN_LOW_PRECISION)
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]

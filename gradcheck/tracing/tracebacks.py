@@ -18,7 +18,7 @@ T = TypeVar("T")
 def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function of the public API raise errors without the frames of gradcheck, except one for its own call.
 
-    Python adds that one last; pytest and IPython leave it out. An internal error keeps all of them.
+    Python adds that one last; pytest leaves it out. An internal error keeps all of them.
     """
 
     @wraps(function)

@@ -17,6 +17,7 @@ from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.typing import Array
 
 WANTED = "return (loss, gradients), one gradient per variable in the order of variables=, or pass them to an optimizer"
+ALONE = "a loss that takes no gradient is for gradcheck.assert_close(lambda: loss(batch), variables=model)"
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class StepRun:
         """The step's gradients: those returned, or else those that optimizers got. Raises TypeError."""
         gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
         if gradients is None:
-            raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
+            raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}; {ALONE}")
         return tuple(all_shaped(gradients, self.variables))
 
     def from_tapes(self, variable: Any) -> list[Any]:

@@ -293,3 +293,18 @@ def test_bad_arguments(subtests: pytest.Subtests) -> None:
 def test_bad_options(options: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         explain(lambda a: a, 1.0, **options)
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("float32", True), ("float64", False)])
+def test_what_low_precision_hides_is_told_with_what_compares_in_float64(dtype: str, told: bool) -> None:
+    def f(x: Any) -> Any:
+        return 1000 + 1e-6 * tf.reduce_sum(x**2)
+
+    x = tf.constant([1.0, 2.0, 3.0, 4.0], dtype)
+    result = explain(f, x)
+    assert (result.verdict == "inconclusive") == told
+    assert (
+        any("gradcheck.check (for a function) take them of a float64" in note for note in result.orders[1].notes)
+        == told
+    )
+    assert gradcheck.check(f, x).verdict == "agree"  # as the note says

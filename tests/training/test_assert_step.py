@@ -649,6 +649,8 @@ def test_what_is_no_step(x: tf.Variable) -> None:
         assert_step(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"step gave no gradients: it returned a tensor of shape \(\); return \(loss"):
         assert_step(lambda: x**2)
+    with pytest.raises(TypeError, match=r"a loss that takes no gradient is for gradcheck\.assert_close\(lambda: loss"):
+        assert_step(lambda: x**2)
     with pytest.raises(TypeError, match="step returned None, and its tapes differentiated 0 losses"):
         assert_step(lambda: None, variables=[x])
     with pytest.raises(TypeError, match="step returned a loss of dtype string, a floating number was expected"):
