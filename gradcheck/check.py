@@ -26,7 +26,7 @@ from gradcheck.problem.given import GivenGradient, coarser, given_gradient
 from gradcheck.problem.observed_call import ObservedCall, observed_call
 from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of, with_keywords
 from gradcheck.progress import TimeUpError, at, shown
-from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
 from gradcheck.tracing.recorder import recorded
@@ -161,16 +161,20 @@ def result_of(
 def _joined(parts: Sequence[Result], whole: Result | None, notes: Sequence[str]) -> Result:
     """Join the results for some sources each; the `whole` has second derivatives of all of them."""
     connected = [one for one in parts if Reason.UNCONNECTED not in one.orders[1].reasons] or parts
+    others = [note for one in parts if one not in connected for note in one.orders[1].notes]
     orders = {}
     for number in parts[0].orders:
         own = [one.orders[number] for one in connected]
         every = [whole.orders[2]] if number == 2 and whole is not None else []
-        order = merged([*own, *every], (), notes if number == 1 else ()).orders[1]
+        order = merged([*own, *every], (), [*others, *notes] if number == 1 else ()).orders[1]
+        findings = dict[tuple[str, Kind], Finding]()  # those of the whole may repeat those of a part
+        for one in order.findings:
+            findings.setdefault((one.input, one.kind), one)
         relative = [one.relative_resolution for one in own if np.isfinite(one.relative_resolution)]
         orders[number] = replace(
             order,
             order=number,
-            findings=tuple(sorted(order.findings, key=lambda finding: list(Kind).index(finding.kind))),
+            findings=tuple(sorted(findings.values(), key=lambda finding: list(Kind).index(finding.kind))),
             relative_resolution=max(relative, default=np.nan),
             by_source=tuple(chain.from_iterable(one.by_source for one in own)),
             compared=sum(one.compared for one in every or own),

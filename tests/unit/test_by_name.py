@@ -88,7 +88,9 @@ def test_second_derivatives_have_the_tolerance_of_their_sources_and_mixed_ones_t
     def found(rtol: Any, **errors: float) -> Any:
         result = check(power, A, B, order=2, rtol=rtol, gradient=lambda a, b: gradient(a, b, **errors))
         assert not result.orders[1].findings
-        return {finding.input for finding in result.orders[2].findings}
+        inputs = [finding.input for finding in result.orders[2].findings]
+        assert len(set(inputs)) == len(inputs)
+        return set(inputs)
 
     assert found({"a": 1e-3}, mixed=1.0, own=1.0) == set()
     assert found({"b": 1e-3}, mixed=1.0, own=1.0001) == {"a"}
@@ -177,6 +179,11 @@ def test_an_unconnected_source_with_a_tolerance_of_its_own_leaves_the_others_the
     result = check(lambda: used**2, variables=[used, unused], rtol={"unused": 1e-3})
     assert result.verdict == "agree"
     assert result.unconnected == ("variables[1] (unused:0)",)
+    with pytest.warns(
+        gradcheck.UnconnectedWarning,
+        match="unused:0. is unconnected: its gradient is None, and f does not depend on it, but on used",
+    ):
+        assert_close(lambda: used**2, variables=[used, unused], rtol={"unused": 1e-3})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_close(lambda: used**2, variables=[used, unused], skip=["unused"])
