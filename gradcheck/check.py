@@ -27,6 +27,7 @@ from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.state import (
@@ -72,6 +73,7 @@ def check(
     atol: float | None = None,
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
 ) -> Result:
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
@@ -90,6 +92,11 @@ def check(
     `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
     enough if it agrees.
 
+    `intended` names what stops or replaces a gradient on purpose: a tf.stop_gradient or a custom gradient, by a
+    function that it is, or is called in, or by a line, such as "train.py:12". It is held, so that the rest is compared,
+    at first order: a tf.stop_gradient gives its value at the inputs, a custom gradient the linear function with its
+    gradient there.
+
     After `seconds`, the check ends at its next evaluation: what it has found stands, an order that was not decided is
     inconclusive, and a note says so.
 
@@ -104,7 +111,8 @@ def check(
     agree
     """
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds), variables, gradient)
+    options = options_from(order, rtol, atol, probes, seconds)
+    return result_of(f, inputs, options, variables, gradient, intended=intended)
 
 
 def result_of(
@@ -114,6 +122,7 @@ def result_of(
     variables: Any = None,
     gradient: Any = None,
     *,
+    intended: Any = (),
     causes: bool = True,
     unused: bool = False,
 ) -> Result:
@@ -127,11 +136,15 @@ def result_of(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
+    held = Intended(intended)
+    if held and options.order == 2:
+        raise ValueError("intended= is for first derivatives; what is held has none of second order: use order=1")
     orders, found = range(1, options.order + 1), dict[int, OrderResult]()
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f), options.seconds))
         try:
-            function, notes, of_state = _steady(stack, f, inputs, variables, causes)
+            function, notes, of_state = _steady(stack, f, inputs, variables, causes, held)
+            notes += [held.note] if held else []
             problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
             if gradient is None:
                 notes += [f"{source.name} has no gradient (None)" for source in lost]
@@ -165,7 +178,7 @@ class NothingToCompareError(Exception):
 
 
 def _steady(
-    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool
+    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool, intended: Intended
 ) -> tuple[Function, list[str], list[str]]:
     """Open the function so that all of its calls start from the same state, with its float64 form.
 
@@ -174,7 +187,7 @@ def _steady(
     """
     snapshot, before = stack.enter_context(state_restored()), generators()
     try:
-        function = open_function(f, inputs, variables)
+        function = open_function(intended.around(f) if callable(f) else f, inputs, variables)
     except NotFiniteValueError as error:
         origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
         raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
@@ -197,6 +210,9 @@ def _steady(
         function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
         _refuse_empty(function)
         observed = observed_call(function)
+    if intended:
+        function.value(function.point)  # with the random numbers of later calls
+        intended.hold()
     of_state = [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
     of_state += [] if function.held == UNCHANGED else [function.held.note]
     return with_float64_form(replace(function, seconds=observed.seconds), observed), notes, of_state
@@ -319,6 +335,7 @@ def assert_close(
     atol: float | None = None,
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> None:
@@ -339,7 +356,7 @@ def assert_close(
     refuse_modes(inconclusive, unconnected)
     options = options_from(order, rtol, atol, probes, seconds)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    checked = partial(result_of, f, inputs, options, variables, gradient)
+    checked = partial(result_of, f, inputs, options, variables, gradient, intended=intended)
     # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"

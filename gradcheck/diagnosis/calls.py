@@ -332,7 +332,7 @@ def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tupl
     found, disagreement = {}, None
     for call, (targets, results) in zip(record.derivatives, taken, strict=True):
         inside = not all(hasattr(target, "_numpy") for target in map(tf.convert_to_tensor, targets))
-        if inside or _all_same(call.targets, targets) or _all_same(call.results or (), results):
+        if inside or all_same(call.targets, targets) or all_same(call.results or (), results):
             found[call.number] = results
         elif disagreement is None:
             pairs = zip(call.targets, targets, strict=False)
@@ -355,7 +355,7 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Re
         for position in range(start, len(eager) - len(given) + 1):
             if all(one is two for one, two in zip(given, eager[position:], strict=False)):
                 start = position + len(given)
-                if _all_same(given, traced[position:start]):
+                if all_same(given, traced[position:start]):
                     results[call.number] = tuple(traced[position:start])
                 break
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
@@ -365,7 +365,8 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Re
     return results, None
 
 
-def _all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+def all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether two lists of derivatives, or of other results, are equal up to rounding."""
     return len(first) == len(second) and all(map(_same, first, second))
 
 

@@ -27,7 +27,7 @@ from gradcheck.tracing.record import (
     WatchEvent,
     key,
 )
-from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says
+from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says, short
 
 Explained = tuple[str, str, Place | None]
 """Evidence, remedy, and the line of the break (None: that of the first break)."""
@@ -287,7 +287,9 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     passed = "lets the value through, not the gradient"
     if written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
-        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
+        eager = all(hasattr(one, "_numpy") for one in step.outputs)
+        marks = f', and intended="{short(step.line)}" compares the rest' if eager and step.line is not None else ""
+        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong{marks}"
         return evidence, remedy, None
     called = f"what is called{at(step.line)}" + (f" ({step.within})" if step.within else "")
     evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"

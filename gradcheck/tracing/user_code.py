@@ -169,7 +169,7 @@ def place_of(line: Line | None, operation: str | None = None) -> Place | None:
 
 def at(line: Line | None) -> str:
     """A line as part of a sentence, such as ` at train.py:12`; empty if unknown."""
-    return "" if line is None else f" at {_short(line)}"
+    return "" if line is None else f" at {short(line)}"
 
 
 def quoted(line: Line | None) -> str:
@@ -180,7 +180,7 @@ def quoted(line: Line | None) -> str:
     found = statements_on(line)
     if len(found) == 1 and found[0].end_lineno != found[0].lineno and not hasattr(found[0], "body"):
         text = textwrap.shorten(ast.unparse(found[0]), LONGEST, placeholder=" ...")
-    return f"`{text}` ({_short(line)})" if text else f"the code{at(line)}"
+    return f"`{text}` ({short(line)})" if text else f"the code{at(line)}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -192,7 +192,8 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
-def _short(line: Line) -> str:
+def short(line: Line) -> str:
+    """A line without the folder of its file, such as `train.py:12`."""
     # A diagnosis gives the whole path in addition to its sentences.
     return f"{Path(line[0]).name}:{line[1]}"
 

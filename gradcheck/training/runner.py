@@ -21,6 +21,7 @@ from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.tracing.hooks import patched
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
@@ -55,6 +56,7 @@ class StepRunner:
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
+        self.intended = Intended()
         self.variables: tuple[Any, ...] = ()
         self.unconnected: tuple[Any, ...] = ()
         self._listed: tuple[Any, ...] = ()
@@ -182,7 +184,7 @@ class StepRunner:
         """Record a run of the step, operation by operation."""
         python = self._put_back()
         try:
-            return recorded(self.step, self.inputs)
+            return recorded(self.intended.around(self.step), self.inputs)
         finally:
             if restore_python:
                 python.restore()
@@ -212,6 +214,17 @@ class StepRunner:
             if used or any(map(is_random, names)):
                 return ChangedState(snapshot.changed(), used).besides(self.variables)
         return UNCHANGED
+
+    def hold(self) -> None:
+        """Hold what is intended from now on. Raises ValueError if that changes a gradient."""
+        if not self.intended:
+            return
+        before = self.run()
+        self.intended.hold()
+        if apart := runs_apart(before, self.run()):
+            raise ValueError(
+                f"what is intended cannot be held: it changes the step ({apart}); check it without intended="
+            )
 
     def repeats(self) -> bool:
         """Whether two runs from the current state, also of Python, are alike."""
@@ -264,7 +277,7 @@ class StepRunner:
 
     def _call(self) -> Any:
         try:
-            return self.step(*self.inputs)
+            return self.intended.call(self.step, *self.inputs)
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own

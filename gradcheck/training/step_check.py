@@ -104,7 +104,8 @@ class StepCheck:
         if not set(map(id, self.variables)).difference(id(variable_of(one)) for one in unconnected):
             order = nothing_connected(order)
         held = self.runner.held()
-        notes = [*order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
+        intended = [self.runner.intended.note] if self.runner.intended else []
+        notes = [*intended, *order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
         findings = (*order.findings, *wrong_updates)
         verdict = Verdict.MISMATCH if findings else order.verdict
         return Result({1: replace(order, verdict=verdict, findings=findings, notes=tuple(notes))}, unconnected=names)
