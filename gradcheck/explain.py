@@ -122,7 +122,7 @@ def explain(
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
-    notes += [*notes_on_keywords(record, causes), *internal]
+    notes += [*notes_on_keywords(record.operations, causes), *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 
