@@ -15,6 +15,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
+from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
@@ -162,8 +163,10 @@ def result_of(
                     of_calls = (*notes, *of_state) if number == 1 else ()
                     result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, of_calls)
                 told = [one.diagnosis for one in result.findings if one.diagnosis is not None]
-                unused_gradients = notes_on_keywords(calls, told) if number == 1 else []
-                found[number] = replace(result, notes=(*result.notes, *unused_gradients, *internal))
+                advice = notes_on_keywords(calls, told) if number == 1 else []
+                if number == 1 and own is not None and not result.findings and function.held.generators:
+                    advice += notes_on_samples(own())
+                found[number] = replace(result, notes=(*result.notes, *advice, *internal))
                 if len(unconnected) == len(function.sources):
                     found[number] = nothing_connected(found[number])
         except NothingToCompareError as error:
@@ -348,7 +351,7 @@ def assert_close(
     Raises the subclass of GradientMismatch for the most severe kind found. If first order is entirely inconclusive,
     raises GradientInconclusive; if only a part of it is, or only second order, warns with InconclusiveWarning;
     `inconclusive` = "raise", "warn" or "ignore" overrides both. A UserWarning names a custom gradient that TensorFlow
-    does not use, because it is called by keyword.
+    does not use, because it is called by keyword, and a sample that a score function (REINFORCE) has to hold.
 
     For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
     "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
@@ -397,7 +400,7 @@ def raise_unless_good(
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
     for note in result.orders[1].notes:
-        if note.startswith(UNUSED):
+        if note.startswith((UNUSED, SCORE)):
             warnings.warn(f"{name}: {note}", UserWarning, stacklevel=3)
     alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=3)
     if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":

@@ -16,6 +16,7 @@ from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
 from gradcheck.diagnosis.calls import all_same, as_traced, explained_call, merged, not_reached
 from gradcheck.diagnosis.custom_gradients import notes_on_keywords
+from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
 from gradcheck.options import name_of, options_from
@@ -122,7 +123,8 @@ def explain(
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
-    notes += [*notes_on_keywords(record.operations, causes), *internal]
+    wrong = any(one.findings for result in found for one in result.orders.values())
+    notes += [*notes_on_keywords(record.operations, causes), *([] if wrong else notes_on_samples(record)), *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
 from gradcheck.diagnosis.custom_gradients import not_used
+from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, sample_to_hold
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
@@ -221,7 +222,8 @@ def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     if wrong.wider_tape_helps:
         return _diagnosis(wrong, wrong.first, TAPE_RULES)
     first = _diagnosis(wrong, wrong.first, PATH_RULES)
-    others = [] if first is None else _other_cuts(wrong, first)
+    # What follows a value that is held on purpose does not move while that is marked.
+    others = [] if first is None or first.remedy.startswith(ON_PURPOSE) else _other_cuts(wrong, first)
     if first is None or not others:
         return first
     shown, rest = others[:SHOWN], len(others) - SHOWN
@@ -270,6 +272,8 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     )
     what = " or ".join(map(quoted, lines))
     remedy = f"write {what} with TensorFlow's operations, so that the value stays a tensor"
+    if sample := sample_to_hold(wrong.source, wrong.path.round_trips):
+        remedy = f"{sample}; otherwise {remedy}"
     return evidence, remedy, place_of(lines[0], reads[0].method if reads else None)
 
 
@@ -287,6 +291,8 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     passed = "lets the value through, not the gradient"
     if written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
+        if kept := kept_on_purpose(wrong.source, step):
+            return evidence, kept, None
         eager = all(hasattr(one, "_numpy") for one in step.outputs)
         marks = f', and intended="{short(step.line)}" compares the rest' if eager and step.line is not None else ""
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong{marks}"

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
+from gradcheck.diagnosis.held_values import kept_on_purpose
 from gradcheck.diagnosis.paths import dependency_path
 from gradcheck.diagnosis.rules import SHOWN, written
 from gradcheck.result import Cause, Diagnosis, Finding
@@ -83,6 +84,7 @@ def surrogate(
     evidence = f"{own}{' and'.join(map(at, lines))} lets the value through, not the gradient{held}"
     marks = meant(*(short(line) for line in lines if line is not None))
     remedy = f"{marks}; otherwise leave tf.stop_gradient out of {listed(list(map(quoted, lines)))}"
+    remedy = (len(lines) == 1 and kept_on_purpose(source, stops[0])) or remedy
     return Diagnosis(Cause.STOP_GRADIENT, evidence, remedy, stops[0].place, lost)
 
 

@@ -51,12 +51,13 @@ class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked.
 
     `unconnected` are variables, listed or passed to the step's tapes and optimizers for training, that have no gradient
-    and do not change the loss, as the caller would name them.
+    and do not change the loss, as the caller would name them. `random`: `held` saw that the step draws random numbers.
     """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
         self.intended = Intended()
+        self.random = False
         self.variables: tuple[Any, ...] = ()
         self.unconnected: tuple[Any, ...] = ()
         self._listed: tuple[Any, ...] = ()
@@ -211,7 +212,8 @@ class StepRunner:
         with suppress(*OF_THE_STEP), state_restored() as snapshot, self._guard.active():
             names = executed_operations(self._run_without_update)
             used = tuple(generator for generator in drawing if generator.used)
-            if used or any(map(is_random, names)):
+            self.random = bool(used) or any(map(is_random, names))
+            if self.random:
                 return ChangedState(snapshot.changed(), used).besides(self.variables)
         return UNCHANGED
 
