@@ -195,7 +195,26 @@ def listed(parts: Sequence[str]) -> str:
 def short(line: Line) -> str:
     """A line without the folder of its file, such as `train.py:12`."""
     # A diagnosis gives the whole path in addition to its sentences.
-    return f"{Path(line[0]).name}:{line[1]}"
+    return f"{_in_package(line[0]) or Path(line[0]).name}:{line[1]}"
+
+
+def _in_package(filename: str) -> str:
+    """The path of a file below the folder of installed packages, if it belongs to one that is not Keras."""
+    folder = next((part for part in INSTALLED if part in filename), None)
+    return "" if folder is None or file_owner(filename) != "user" else Path(filename.rpartition(folder)[2]).as_posix()
+
+
+def entry_of(frame: FrameType | None) -> str:
+    """The function of an installed package that the called code calls, for a frame inside; empty for its own code."""
+    name = ""
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        code = frame.f_code
+        if file_owner(code.co_filename) == "user" and _is_own(code.co_filename):
+            return name
+        if package := _in_package(code.co_filename).partition("/")[0]:
+            name = f"{getattr(code, 'co_qualname', code.co_name)} of {package.removesuffix('.py')}"
+        frame = frame.f_back
+    return ""
 
 
 def source_expressions(frame: FrameType | None, method: str) -> list[str]:
