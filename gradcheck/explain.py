@@ -161,6 +161,7 @@ def _recorded(
     if record.derivatives:
         _refuse_earlier_tapes(record)
         _refuse_ragged(record)
+        _refuse_graphs(record)
         return record, None
     if record.error is not None:
         hint = f"; {GRAPH_ALONE}" if record.calls_functions or EAGER_MODE in str(record.error) else ""
@@ -190,6 +191,18 @@ def _refuse_ragged(record: CodeRecord) -> None:
                     f"the {what} of {quoted(call.line)} is a RaggedTensor; a tensor or a variable was expected: "
                     "give its flat_values to the tape instead"
                 )
+
+
+def _refuse_graphs(record: CodeRecord) -> None:
+    """Raise ValueError for a derivative that the code takes while it builds a tf.Graph: nothing has a value there."""
+    for call in record.derivatives:
+        graphs = [getattr(one, "graph", None) for one in call.targets if not hasattr(one, "_numpy")]
+        if call.error is None and any(isinstance(one, tf.Graph) and not hasattr(one, "captures") for one in graphs):
+            raise ValueError(
+                f"{quoted(call.line)} takes a derivative in a tf.Graph, whose tensors have no values; explain runs "
+                "eager code: build the graph first, and check what its session runs with "
+                "gradcheck.assert_step(step, session=session)"
+            )
 
 
 def _own_error(record: CodeRecord) -> bool:

@@ -24,6 +24,13 @@ SAMPLE = "the sample of a score function, as in REINFORCE"
 
 DIFFERENCES = frozenset(("Sub", "SquaredDifference"))
 QUOTIENTS = frozenset(("RealDiv",))
+DENSITIES = frozenset(
+    (
+        *("Log", "Log1p", "LogSoftmax", "Softplus", "Lgamma", "Exp", "Square", "Pow", "SquaredDifference"),
+        *("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
+    )
+)
+"""Kernels by one of which a log-probability, or a ratio of probabilities, is computed."""
 EVEN = frozenset(("Square", "Abs", "Pow"))
 """Kernels that losses take of the difference between a target and a prediction."""
 
@@ -67,6 +74,12 @@ class _Flow:
                 found |= {each for tensor in one.inputs for each in (key(tensor), self.name(tensor))}
         return found
 
+    def is_density(self, tensor: object, moving: Set[int]) -> bool:
+        """Whether a tensor that moves with the source may be a log-probability, or a ratio of probabilities."""
+        behind = self.behind(tensor) & moving
+        made = (one for one in self.operations if any(key(output) in behind for output in one.outputs))
+        return any(one.name in DENSITIES for one in made)
+
     def drawn(self, without: Collection[int] = ()) -> set[int]:
         """The tensors that depend on random numbers, through operations other than those `without`."""
         start = [key(output) for one in self.operations if is_random(one.name) for output in one.outputs]
@@ -93,7 +106,7 @@ def purpose(source: CallSource, stop: RecordedOperation) -> str:
         if own:  # straight-through estimators add to what they round
             return SAMPLE if drawn and one.name in DIFFERENCES | QUOTIENTS else ""
         if one.name == "Mul":
-            return FACTOR
+            return FACTOR if flow.is_density(other, moving) else ""
         even = one.name == "SquaredDifference" or (one.name == "Sub" and _even_follows(flow, one))
         return TARGET if even else ""
     return ""
@@ -157,6 +170,7 @@ def kept_on_purpose(source: CallSource, stop: RecordedOperation) -> str:
     kind = purpose(source, stop)
     if not kind:
         return ""
-    marks = "" if stop.line is None else f', and intended="{short(stop.line)}" compares the rest'
+    eager = hasattr(stop.outputs[0], "_numpy")
+    marks = "" if stop.line is None or not eager else f', and intended="{short(stop.line)}" compares the rest'
     also = sample_to_hold(source) if kind == FACTOR else ""
     return f"{ON_PURPOSE}{kind}{marks}" + (f"; {also}" if also else "")

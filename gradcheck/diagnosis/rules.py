@@ -17,7 +17,7 @@ from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, sample_
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
-from gradcheck.tracing.kernels import HOLDERS, INSTEAD, STOPPING
+from gradcheck.tracing.kernels import HOLDERS, INSTEAD, REFERENCE_UPDATES, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -312,9 +312,11 @@ def written(step: RecordedOperation) -> bool:
 def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     holds = step.name.startswith(HOLDERS) or ("Dataset" in step.name and step.name not in INSTEAD)
-    if not step.states_written and not holds:
+    reference = step.name in REFERENCE_UPDATES and bool(step.inputs) and step.inputs[0].dtype._is_ref_dtype
+    if not step.states_written and not holds and not reference:
         return None
     holder = "a variable" if step.variables_written else "something that keeps it"
+    holder = "a reference variable of TensorFlow 1" if reference else holder
     evidence = (
         f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.source.name} into "
         f"{holder}; tapes follow tensors, not state"
@@ -450,6 +452,16 @@ def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> Re
     later = dropwhile(lambda event: event is not operation, record.events)
     taken = next((e for e in later if isinstance(e, RecordedPullback) and e.derivative == operation.derivative), None)
     return None if taken is None else operation_of(taken, record, set())
+
+
+def reference_variable(call: DerivativeCall) -> Diagnosis:
+    """Diagnose a tape that was asked for a reference variable of TensorFlow 1."""
+    evidence = "a source is a reference variable of TensorFlow 1, which tapes do not follow"
+    remedy = (
+        "make it a resource variable: tf.compat.v1.get_variable(..., use_resource=True), or call "
+        "tf.compat.v1.enable_resource_variables() first; or take tf.gradients in its graph"
+    )
+    return Diagnosis(Cause.NOT_WATCHED, evidence, remedy, place_of(call.line, call.method))
 
 
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:

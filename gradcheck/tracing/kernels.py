@@ -136,6 +136,10 @@ READING = READING_VALUES.union(("ResourceGatherNd", "VariableShape"))
 ASSIGNING = frozenset(("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"))
 UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
 """Prefixes of the names of kernels that give variables another value."""
+REFERENCE_UPDATES = frozenset(
+    ("Assign", "AssignAdd", "AssignSub", "ScatterUpdate", "ScatterAdd", "ScatterSub", "ScatterNdUpdate", "ScatterNdAdd")
+)
+"""Kernels that give reference variables of TensorFlow 1 another value, which they return."""
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """Prefixes of the names of kernels that store their inputs."""
 

@@ -87,7 +87,7 @@ def advantage(hold: Callable[[Any], Any]) -> Any:
 
 HELD: dict[Loss, tuple[str, tuple[tf.Variable, ...]]] = {
     score: ("the sample of a score function, as in REINFORCE", (mu, scale)),
-    score_of_numpy: ("the sample of a score function, as in REINFORCE", (mu, scale)),
+    score_of_numpy: ("the sample of a score function, as in REINFORCE", (mu,)),
     score_of_a_network: ("the sample of a score function, as in REINFORCE", WEIGHTS[2:]),
     td_learning: ("a target, as in TD learning", WEIGHTS[:2]),
     td_learning_with_huber: ("a target, as in TD learning", WEIGHTS[:2]),
@@ -134,9 +134,10 @@ def score_gradient() -> Any:
 
 @pytest.mark.parametrize("loss", [score, score_of_numpy, score_with_a_held_reward])
 def test_where_it_is_missing_on_the_sample_it_is_asked_for(loss: Loss) -> None:
-    step = step_of(lambda: loss(tf.identity), (mu, scale))
+    variables = (mu,) if loss is score_of_numpy else (mu, scale)
+    step = step_of(lambda: loss(tf.identity), variables)
     result = explain(step)
-    told = [one.remedy for one in diagnoses(step)] or list(result.orders[1].notes)
+    told = [one.diagnosis.remedy for one in result.sources if one.diagnosis] or list(result.orders[1].notes)
     for text in told:
         assert "hold the sample: `return mu + tf.exp(scale) * noise(2)` (test_held_values.py:" in text
         assert "write tf.stop_gradient around it" in text
@@ -195,7 +196,8 @@ def test_a_sample_that_may_move_is_left_alone(loss: Loss) -> None:
     assert not any("score function" in text for text in texts)
 
 
-def test_a_factor_that_depends_on_what_is_held_is_as_before() -> None:
-    step = step_of(lambda: tf.reduce_sum(mu * tf.stop_gradient(mu)), (mu,))
+@pytest.mark.parametrize("factor", [1.0, tf.constant(0.5, tf.float64)])
+def test_a_factor_that_depends_on_what_is_held_is_as_before(factor: Any) -> None:
+    step = step_of(lambda: tf.reduce_sum(factor * mu * tf.stop_gradient(mu)), (mu,))
     (one,) = diagnoses(step)
     assert one.remedy.startswith("leave tf.stop_gradient out of `")
