@@ -106,7 +106,7 @@ class StepCheck:
             order = nothing_connected(order)
         held = self.runner.held()
         if self.runner.random and not order.findings:
-            about += notes_on_samples(self.runner.recorded())
+            about += notes_on_samples(self.runner.recorded(restore_python=True))
         intended = [self.runner.intended.note] if self.runner.intended else []
         notes = [*intended, *order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
         findings = (*order.findings, *wrong_updates)
