@@ -246,7 +246,7 @@ class CodeRecorder:
         self._known.update((id(tensor), tensor) for tensor in outputs)
         frame = self.frame()
         if frame is not None:
-            library, fields["layer"] = running_layer()
+            library, fields["layer"], fields["kind"] = running_layer()
             fields["library"] = None if library is frame else line_of(library)
             fields["entry"] = "" if library is frame else entry_of(library)
             fields["stack"], fields["codes"] = user_stack(frame), library_codes()

@@ -63,8 +63,8 @@ def _is_own(filename: str) -> bool:
     return not installed and (not filename.startswith("<") or bool(linecache.getlines(filename)))
 
 
-def running_layer() -> tuple[FrameType | None, str | None]:
-    """The frame of Keras in the innermost call of a layer, else its innermost frame; and that layer's name.
+def running_layer() -> tuple[FrameType | None, str | None, str]:
+    """The frame of Keras in the innermost call of a layer, else its innermost frame; that layer's name and class.
 
     Without Keras, the innermost frame of an installed package.
     """
@@ -78,9 +78,15 @@ def running_layer() -> tuple[FrameType | None, str | None]:
             installed = frame
         name = getattr(frame.f_locals.get("self"), "name", None) if frame.f_code.co_name == "call" else None
         if isinstance(name, str):
-            return frame if owned else keras, name
+            return frame if owned else keras, name, public_layer(type(frame.f_locals["self"]))
         frame = frame.f_back
-    return keras or installed, None
+    return keras or installed, None, ""
+
+
+def public_layer(kind: type) -> str:
+    """The public name of a class of layers of Keras; empty for any other class."""
+    home = getattr(sys.modules.get("keras"), "layers", None)
+    return f"keras.layers.{kind.__name__}" if getattr(home, kind.__name__, None) is kind else ""
 
 
 def frames_of(codes: Container[int]) -> list[FrameType]:
@@ -235,6 +241,21 @@ def _leaves(node: ast.expr) -> list[str]:
         pairs = sorted(zip(keys, node.values, strict=True), key=lambda pair: pair[0])
         return [text for _, value in pairs for text in _leaves(value)]
     return [ast.unparse(node)]
+
+
+def line_that_makes(kind: str, name: str, filename: str) -> Line | None:
+    """The one line of a file that makes an object of a class, with this name if several do; None if there is none."""
+    tree = Source.for_filename(filename).tree
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    made = [one for one in calls if kind in (getattr(one.func, "id", None), getattr(one.func, "attr", None))]
+    named = [
+        one
+        for one in made
+        for word in one.keywords
+        if word.arg == "name" and isinstance(word.value, ast.Constant) and word.value.value == name
+    ]
+    found = named or made
+    return (filename, found[0].lineno) if len(found) == 1 else None
 
 
 def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
