@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -17,7 +17,7 @@ from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, sample_
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
-from gradcheck.tracing.kernels import HOLDERS, INSTEAD, REFERENCE_UPDATES, STOPPING
+from gradcheck.tracing.kernels import ADDING, HOLDERS, INSTEAD, REFERENCE_UPDATES, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -170,9 +170,36 @@ def _of_other_tapes(wrong: WrongGradient, steps: Sequence[RecordedOperation]) ->
         around, other = "all of it", f"the one whose gradient is taken, {wrong.opening}"
     first = steps[0]
     evidence = f"{wrong.lost.summary}: {first.name}{at(first.line)} was recorded by {recorder}, not by {other}"
+    if (added := _added_up(wrong, tapes)) is not None:
+        taken = listed([quoted(line) for line in dict.fromkeys(call.line for call in added[1])])
+        remedy = f"nothing is wrong: {quoted(added[0].line)} adds this gradient to that of {taken}, which has the rest"
+        return evidence + wrong.lost.remedied, remedy, first.place
     remedy = f"add up the gradients of each tape, each of its own loss, or open one tape around {around}"
     meant = f"; if that is {MEANT}, nothing is wrong" if _partly_connected(wrong) else ""
     return evidence + wrong.lost.remedied, remedy + meant, first.place
+
+
+def _added_up(wrong: WrongGradient, tapes: Set[int]) -> tuple[RecordedOperation, list[DerivativeCall]] | None:
+    """The operation that adds a gradient to those of other tapes, with the calls that took these; None without one."""
+    record, source = wrong.source.record, wrong.source
+    others = [one for one in record.derivatives if one.tape in tapes and _taken_of(one, source.tensor) is not None]
+    if {one.tape for one in others} != tapes or source.given is None:
+        return None
+    own, rest = {key(_taken_of(source.call, source.tensor))}, {key(_taken_of(one, source.tensor)) for one in others}
+    for one in record.operations:
+        parts = {key(tensor) for tensor in one.inputs}
+        if one.name in ADDING and one.derivative is None and parts & own - rest and parts & rest - own:
+            return one, others
+        for reached in (own, rest):
+            if parts & reached:
+                reached |= {key(tensor) for tensor in (*one.outputs, *one.states_written)}
+    return None
+
+
+def _taken_of(call: DerivativeCall, tensor: Any) -> Any:
+    """The result of a derivative for a source; None if it has none."""
+    pairs = zip(call.sources, call.results or (), strict=False)
+    return next((result for source, result in pairs if key(source) == key(tensor)), None)
 
 
 def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:

@@ -133,6 +133,8 @@ READING_VALUES = frozenset(("ReadVariableOp", "ResourceGather"))
 """Kernels that return a variable's value, or rows of it."""
 READING = READING_VALUES.union(("ResourceGatherNd", "VariableShape"))
 """Kernels that take a variable's handle, alone or with other inputs, and do not change its value."""
+ADDING = frozenset(("AddV2", "Add", "AddN", "AssignAddVariableOp"))
+"""Kernels that add one tensor to another, or to a variable."""
 ASSIGNING = frozenset(("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"))
 UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
 """Prefixes of the names of kernels that give variables another value."""

@@ -38,7 +38,13 @@ from gradcheck.tracing.state import (
 from gradcheck.training.gradient_changes import GradientChange, alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.repeated_runs import operation_apart, runs_apart
-from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
+from gradcheck.training.side_effects import (
+    TENSOR,
+    PythonState,
+    SideEffectGuard,
+    UnrepeatableStepError,
+    refuse_iterators,
+)
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun
 from gradcheck.typing import Array
@@ -385,10 +391,12 @@ def _difference(
             before.restore(name)
             if len(changes) > 1 and not runs_apart(first, runner.run(restore_python=False)):
                 causes.append(change)
+        told = causes or list(changes.values())
+        remedy = "pass that as an input, keep it in a tf.Variable, or change it outside of the step"
+        if all(TENSOR in one for one in told):  # no tape follows a variable
+            remedy = "set that at the beginning of the step, as a total of losses to zero, or pass it as an input"
         return UnrepeatableStepError(
-            f"two runs of the step from the same state differ ({apart}), and it changes "
-            f"{', '.join(causes or changes.values())}; pass that as an input, keep it in a tf.Variable, or change it "
-            "outside of the step"
+            f"two runs of the step from the same state differ ({apart}), and it changes {', '.join(told)}; {remedy}"
         )
     return DifferingRunsError(f"two runs of the step from the same state differ ({apart}): {runner.hidden_state()}")
 
