@@ -6,15 +6,15 @@ gradient is right only while the sample is constant. A target of TD learning and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Sequence, Set
+from typing import Any
 
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.unconnected import variable_name
-from gradcheck.tracing.call_source import call_source
-from gradcheck.tracing.kernels import STOPPING
-from gradcheck.tracing.record import CallSource, CodeRecord, RecordedOperation, key
+from gradcheck.tracing.kernels import DENSITIES, DIFFERENCES, EVEN, QUOTIENTS, STOPPING
+from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.tracing.state import is_random
-from gradcheck.tracing.user_code import at, quoted, short
+from gradcheck.tracing.user_code import at, listed, quoted, short
 
 ON_PURPOSE = "nothing is wrong if it holds "
 TARGET = "a target, as in TD learning"
@@ -22,26 +22,12 @@ FACTOR = "an advantage, a reward or a baseline"
 SCORE = "if the loss is that of a score function (REINFORCE)"
 SAMPLE = "the sample of a score function, as in REINFORCE"
 
-DIFFERENCES = frozenset(("Sub", "SquaredDifference"))
-QUOTIENTS = frozenset(("RealDiv",))
-DENSITIES = frozenset(
-    (
-        *("Log", "Log1p", "LogSoftmax", "Softplus", "Lgamma", "Exp", "Square", "Pow", "SquaredDifference"),
-        *("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
-    )
-)
-"""Kernels by one of which a log-probability, or a ratio of probabilities, is computed."""
-EVEN = frozenset(("Square", "Abs", "Pow"))
-"""Kernels that losses take of the difference between a target and a prediction."""
-
 
 class _Flow:
     """The operations before a derivative, and what depends on what in them."""
 
-    def __init__(self, source: CallSource) -> None:
-        events = source.record.before(source.call)
-        self.operations = [one for one in events if isinstance(one, RecordedOperation)]
-        self.source = key(source.tensor)
+    def __init__(self, record: CodeRecord, call: DerivativeCall) -> None:
+        self.operations = [one for one in record.before(call) if isinstance(one, RecordedOperation)]
         self._names: dict[int, int] = {}
         first: dict[object, int] = {}
         for one in self.operations:
@@ -96,14 +82,14 @@ class _Flow:
 
 def purpose(source: CallSource, stop: RecordedOperation) -> str:
     """What a tf.stop_gradient holds on purpose, by what the code does with the value; empty if that does not tell."""
-    flow = _Flow(source)
+    flow, own = _Flow(source.record, source.call), key(source.tensor)
     held = flow.reached(map(key, stop.outputs))
-    moving = flow.reached([flow.source], [one.number for one in flow.operations if one.name in STOPPING])
+    # A target may depend on other variables than the prediction that it is compared with.
+    moving = flow.reached(map(key, source.call.sources), [n.number for n in flow.operations if n.name in STOPPING])
     behind = flow.behind(stop.inputs[0])
-    drawn = not flow.drawn().isdisjoint(behind) and flow.source in behind
+    drawn = not flow.drawn().isdisjoint(behind) and own in behind
     for one, _, other in flow.meetings(held - moving, moving - held):
-        own = flow.name(other) in behind
-        if own:  # straight-through estimators add to what they round
+        if flow.name(other) in behind:  # straight-through estimators add to what they round
             return SAMPLE if drawn and one.name in DIFFERENCES | QUOTIENTS else ""
         if one.name == "Mul":
             return FACTOR if flow.is_density(other, moving) else ""
@@ -119,50 +105,53 @@ def _even_follows(flow: _Flow, operation: RecordedOperation) -> bool:
     return any(one.name in EVEN or (one.name == "Mul" and len(set(map(key, one.inputs))) == 1) for one in users)
 
 
-def sample_to_hold(source: CallSource, constants: Iterable[int] = ()) -> str:
+def sample_to_hold(
+    record: CodeRecord, call: DerivativeCall, sources: Sequence[Any], constants: Iterable[int] = ()
+) -> str:
     """Say which sample a score function would have to hold, but does not; empty if there is none.
 
     The log-probability is known by a difference between a sample and the mean that it was drawn around, or a quotient
     by its scale; the reward, which it is multiplied by, depends on the sample. `constants` are values that depend on
-    the source although no tape knows it, by number.
+    the sources although no tape knows it, by number.
     """
-    flow = _Flow(source)
-    random = flow.drawn()
-    if not random:
+    if not any(isinstance(one, RecordedOperation) and is_random(one.name) for one in record.before(call)):
         return ""
-    stops = [one.number for one in flow.operations if one.name in STOPPING]
-    moving = flow.reached([flow.source], stops)
+    flow = _Flow(record, call)
+    stops, random = [one.number for one in flow.operations if one.name in STOPPING], flow.drawn()
+    moving = flow.reached(map(key, sources), stops)
     samples = moving & flow.drawn(stops)
     returned = {key(output) for one in flow.operations if one.number in set(constants) for output in one.outputs}
     rewards = flow.reached(samples | returned)
     for one, sample, other in flow.meetings(samples, moving - random):
-        if one.name not in DIFFERENCES | QUOTIENTS or flow.name(other) not in flow.behind(sample):
+        if one.name not in DIFFERENCES | QUOTIENTS or flow.name(other) not in (behind := flow.behind(sample)):
             continue
         density, of_density = (flow.reached(map(key, one.outputs), without) for without in (stops, ()))
-        for product, _, _ in flow.meetings(density, rewards - of_density):
-            if product.name == "Mul":
-                return _sentence(source.name, flow, one, sample, samples)
+        if not any(product.name == "Mul" for product, _, _ in flow.meetings(density, rewards - of_density)):
+            continue
+        drawn = next(n for n in flow.operations if any(key(output) in behind & samples for output in n.outputs))
+        names = listed([name for name, source in zip(_names(call), call.sources, strict=True) if key(source) in behind])
+        return (
+            f"{SCORE}, hold the sample: {quoted(drawn.line)} depends on {names}, and the "
+            f"log-probability{at(one.line)} is differentiated through it; write tf.stop_gradient around it"
+        )
     return ""
+
+
+def _names(call: DerivativeCall) -> list[str]:
+    """Names of the sources of a derivative."""
+    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
+    pairs = enumerate(zip(written, call.sources, strict=True))
+    return [
+        name or (variable_name(one) if hasattr(one, "handle") else "") or f"sources[{n}]" for n, (name, one) in pairs
+    ]
 
 
 def notes_on_samples(record: CodeRecord) -> list[str]:
     """A note on a sample that a score function would have to hold, for the derivatives that the code takes."""
-    for call in record.derivatives:
-        for source in call.sources:
-            name = variable_name(source) if hasattr(source, "handle") else "an input"
-            with cause_searched():
-                if told := sample_to_hold(call_source(record, call, source, name)):
-                    return [told]
+    with cause_searched():
+        found = (sample_to_hold(record, call, call.sources) for call in record.derivatives)
+        return list(filter(None, found))[:1]
     return []
-
-
-def _sentence(name: str, flow: _Flow, density: RecordedOperation, sample: object, samples: Set[int]) -> str:
-    behind = flow.behind(sample) & samples
-    drawn = next((one for one in flow.operations if any(key(output) in behind for output in one.outputs)), density)
-    return (
-        f"{SCORE}, hold the sample: {quoted(drawn.line)} depends on {name}, and the "
-        f"log-probability{at(density.line)} is differentiated through it; write tf.stop_gradient around it"
-    )
 
 
 def kept_on_purpose(source: CallSource, stop: RecordedOperation) -> str:
@@ -172,5 +161,5 @@ def kept_on_purpose(source: CallSource, stop: RecordedOperation) -> str:
         return ""
     eager = hasattr(stop.outputs[0], "_numpy")
     marks = "" if stop.line is None or not eager else f', and intended="{short(stop.line)}" compares the rest'
-    also = sample_to_hold(source) if kind == FACTOR else ""
+    also = sample_to_hold(source.record, source.call, [source.tensor]) if kind == FACTOR else ""
     return f"{ON_PURPOSE}{kind}{marks}" + (f"; {also}" if also else "")

@@ -299,7 +299,7 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     )
     what = " or ".join(map(quoted, lines))
     remedy = f"write {what} with TensorFlow's operations, so that the value stays a tensor"
-    if sample := sample_to_hold(wrong.source, wrong.path.round_trips):
+    if sample := sample_to_hold(wrong.source.record, wrong.source.call, [wrong.source.tensor], wrong.path.round_trips):
         remedy = f"{sample}; otherwise {remedy}"
     return evidence, remedy, place_of(lines[0], reads[0].method if reads else None)
 

@@ -7,6 +7,7 @@ as before at the given inputs, and differences that fit.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,8 @@ class Intended:
 
     def _replace(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(f, "__name__", "a custom gradient")
-        label = None if self._inside else self._label(name, name)
+        of_library = file_owner(inspect.unwrap(f).__code__.co_filename) != "user" and name not in self.names
+        label = None if self._inside or of_library else self._label(name, name)
         if label is None:
             return original(f, args, kwargs)
         if self._held:

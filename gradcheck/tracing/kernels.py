@@ -34,6 +34,18 @@ MOVING = frozenset(
 )
 """Kernels that select and move elements."""
 
+DIFFERENCES = frozenset(("Sub", "SquaredDifference"))
+QUOTIENTS = frozenset(("RealDiv",))
+EVEN = frozenset(("Square", "Abs", "Pow"))
+"""Kernels that losses take of the difference between a target and a prediction."""
+DENSITIES = frozenset(
+    (
+        *("Log", "Log1p", "LogSoftmax", "Softplus", "Lgamma", "Exp", "Square", "Pow", "SquaredDifference"),
+        *("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
+    )
+)
+"""Kernels by one of which a log-probability, or a ratio of probabilities, is computed."""
+
 # Rounding
 
 EXACT = frozenset().union(

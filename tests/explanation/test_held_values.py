@@ -80,6 +80,10 @@ def td_learning_with_huber(hold: Callable[[Any], Any]) -> Any:
     return keras.losses.Huber()(1.0 + 0.9 * best, value(states)[:, 0])
 
 
+def of_a_target_network(hold: Callable[[Any], Any]) -> Any:
+    return tf.reduce_sum((actor(states)[:, :2] - hold(value(later))) ** 2)
+
+
 def advantage(hold: Callable[[Any], Any]) -> Any:
     gain = hold(1.0 - value(later)[:, 0])
     return -tf.reduce_mean(tf.nn.log_softmax(value(states))[:, 0] * gain)
@@ -91,6 +95,7 @@ HELD: dict[Loss, tuple[str, tuple[tf.Variable, ...]]] = {
     score_of_a_network: ("the sample of a score function, as in REINFORCE", WEIGHTS[2:]),
     td_learning: ("a target, as in TD learning", WEIGHTS[:2]),
     td_learning_with_huber: ("a target, as in TD learning", WEIGHTS[:2]),
+    of_a_target_network: ("a target, as in TD learning", (WEIGHTS[1], WEIGHTS[3])),
     advantage: ("an advantage, a reward or a baseline", WEIGHTS[:2]),
 }
 

@@ -190,6 +190,20 @@ def test_a_keras_model_with_a_quantising_layer() -> None:
     assert result.verdict == "agree"
 
 
+def test_the_custom_gradients_of_a_library_are_left_alone_where_it_is_called() -> None:
+    optimizer = keras.optimizers.Adam(0.1)
+    optimizer.build([w])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(through(1.1 * w) * w)
+        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+        return loss
+
+    (note,) = assert_step(tf.function(step), intended="step").orders[1].notes
+    assert note == f"intended: tf.stop_gradient at {line(through, 'stop_gradient')}; held, while the rest was compared"
+
+
 def test_a_name_that_nothing_has_is_refused_with_the_candidates() -> None:
     for call in (explain, assert_step):
         with pytest.raises(ValueError, match=r"intended was 'other', .*: tf\.stop_gradient at test_intended\.py:\d+; "):
