@@ -19,7 +19,7 @@ from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
 from gradcheck.diagnosis.source_comparison import COARSE, CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
-from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
+from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, source_names
 from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
@@ -248,18 +248,6 @@ def _failed(
     finding = replace(broken(1, kind, name, reason).findings[0], diagnosis=diagnosis)
     order = OrderResult(1, Verdict.MISMATCH, (finding,))
     return Result({1: order}, (SourceResult(where, name, given, False, finding=finding),))
-
-
-def source_names(call: DerivativeCall) -> list[str]:
-    """A unique name for each source: as written in the code, else the variable's own, else its number."""
-    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
-    found: list[str] = []
-    for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
-        if not name and hasattr(source, "handle"):
-            name = variable_name(source)
-        name = name or f"sources[{position}]"
-        found.append(name if name not in found else f"{name} (sources[{position}])")
-    return found
 
 
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Any
 
 from gradcheck.diagnosis.internal_errors import cause_searched
-from gradcheck.diagnosis.unconnected import variable_name
+from gradcheck.diagnosis.unconnected import source_names
 from gradcheck.tracing.kernels import DENSITIES, DIFFERENCES, EVEN, QUOTIENTS, STOPPING
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.tracing.state import is_random
@@ -129,21 +129,14 @@ def sample_to_hold(
         if not any(product.name == "Mul" for product, _, _ in flow.meetings(density, rewards - of_density)):
             continue
         drawn = next(n for n in flow.operations if any(key(output) in behind & samples for output in n.outputs))
-        names = listed([name for name, source in zip(_names(call), call.sources, strict=True) if key(source) in behind])
+        names = listed(
+            [name for name, source in zip(source_names(call), call.sources, strict=True) if key(source) in behind]
+        )
         return (
             f"{SCORE}, hold the sample: {quoted(drawn.line)} depends on {names}, and the "
             f"log-probability{at(one.line)} is differentiated through it; write tf.stop_gradient around it"
         )
     return ""
-
-
-def _names(call: DerivativeCall) -> list[str]:
-    """Names of the sources of a derivative."""
-    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
-    pairs = enumerate(zip(written, call.sources, strict=True))
-    return [
-        name or (variable_name(one) if hasattr(one, "handle") else "") or f"sources[{n}]" for n, (name, one) in pairs
-    ]
 
 
 def notes_on_samples(record: CodeRecord) -> list[str]:

@@ -248,13 +248,11 @@ def line_that_makes(kind: str, name: str, filename: str) -> Line | None:
     tree = Source.for_filename(filename).tree
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     made = [one for one in calls if kind in (getattr(one.func, "id", None), getattr(one.func, "attr", None))]
-    named = [
-        one
-        for one in made
-        for word in one.keywords
-        if word.arg == "name" and isinstance(word.value, ast.Constant) and word.value.value == name
+    names = [
+        next((getattr(word.value, "value", "") for word in one.keywords if word.arg == "name"), "") for one in made
     ]
-    found = named or made
+    named = [one for one, given in zip(made, names, strict=True) if given == name]
+    found = named or [one for one, given in zip(made, names, strict=True) if not given]
     return (filename, found[0].lineno) if len(found) == 1 else None
 
 
