@@ -88,6 +88,10 @@ class Intended:
         for name in self.names:
             if name not in found:
                 raise ValueError(f"intended was {name!r}, {self._candidates}")
+        if not self._noted:
+            raise ValueError(
+                f"intended was {', '.join(self.names)}, which runs in a graph alone, without values to hold"
+            )
         for label, calls in self._noted.items():
             self._noted[label] = [call.linear() if isinstance(call, _CustomCall) else call for call in calls]
         self._held = True
@@ -141,7 +145,8 @@ class Intended:
 
     def _replace(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(f, "__name__", "a custom gradient")
-        of_library = file_owner(inspect.unwrap(f).__code__.co_filename) != "user" and name not in self.names
+        code = getattr(inspect.unwrap(f), "__code__", None)
+        of_library = code is not None and file_owner(code.co_filename) != "user" and name not in self.names
         label = None if self._inside or of_library else self._label(name, name)
         if label is None:
             return original(f, args, kwargs)
@@ -165,7 +170,8 @@ def _as_written(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
 def _names(name: str, filename: str, number: int) -> bool:
     """Whether a name is that of a line."""
     path, _, line = name.rpartition(":")
-    return bool(path) and line == str(number) and Path(filename).as_posix().endswith(Path(path).as_posix())
+    parts = Path(path).parts
+    return bool(parts) and line == str(number) and Path(filename).parts[-len(parts) :] == parts
 
 
 def _like(value: Any, tensor: Any) -> Any:

@@ -212,6 +212,10 @@ def test_a_name_that_nothing_has_is_refused_with_the_candidates() -> None:
             call(step_of(through), intended="other")
     with pytest.raises(ValueError, match=r"but the code calls neither tf\.stop_gradient nor a custom gradient"):
         check(tf.sin, [1.0], intended="through")
+    stopped = line(through, "stop_gradient")
+    for name in (stopped.removeprefix("test_"), stopped + "0", "other/" + stopped, stopped.partition(":")[0]):
+        with pytest.raises(ValueError, match="which none of these is, or is called in"):
+            check(through, [1.3], intended=name)
     with pytest.raises(TypeError, match="names of functions, or lines"):
         check(through, [1.0], intended=3)
 
