@@ -14,6 +14,8 @@ import numpy as np
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
+from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
+from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
@@ -27,6 +29,7 @@ from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.state import (
@@ -72,6 +75,7 @@ def check(
     atol: float | None = None,
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
 ) -> Result:
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
@@ -90,6 +94,11 @@ def check(
     `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
     enough if it agrees.
 
+    `intended` names what stops or replaces a gradient on purpose: a tf.stop_gradient or a custom gradient, by a
+    function that it is, or is called in, or by a line, such as "train.py:12". It is held, so that the rest is compared,
+    at first order: a tf.stop_gradient gives its value at the inputs, a custom gradient the linear function with its
+    gradient there.
+
     After `seconds`, the check ends at its next evaluation: what it has found stands, an order that was not decided is
     inconclusive, and a note says so.
 
@@ -104,7 +113,8 @@ def check(
     agree
     """
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds), variables, gradient)
+    options = options_from(order, rtol, atol, probes, seconds)
+    return result_of(f, inputs, options, variables, gradient, intended=intended)
 
 
 def result_of(
@@ -114,6 +124,7 @@ def result_of(
     variables: Any = None,
     gradient: Any = None,
     *,
+    intended: Any = (),
     causes: bool = True,
     unused: bool = False,
 ) -> Result:
@@ -127,11 +138,16 @@ def result_of(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
+    held = Intended(intended)
+    if held and options.order == 2:
+        raise ValueError("intended= is for first derivatives; what is held has none of second order: use order=1")
     orders, found = range(1, options.order + 1), dict[int, OrderResult]()
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f), options.seconds))
         try:
-            function, notes, of_state = _steady(stack, f, inputs, variables, causes)
+            with custom_gradients_called() as calls:
+                function, notes, of_state = _steady(stack, f, inputs, variables, causes, held)
+            notes += [held.note] if held else []
             problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
             if gradient is None:
                 notes += [f"{source.name} has no gradient (None)" for source in lost]
@@ -144,9 +160,13 @@ def result_of(
             diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)
             for number in orders:
                 with internal_errors_told() as internal:
-                    told = (*notes, *of_state) if number == 1 else ()
-                    result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, told)
-                found[number] = replace(result, notes=(*result.notes, *internal))
+                    of_calls = (*notes, *of_state) if number == 1 else ()
+                    result = _checked(problem, diagnosis(order=number, first=found.get(1)), options, of_calls)
+                told = [one.diagnosis for one in result.findings if one.diagnosis is not None]
+                advice = notes_on_keywords(calls, told) if number == 1 else []
+                if number == 1 and own is not None and not result.findings and function.held.generators:
+                    advice += notes_on_samples(own())
+                found[number] = replace(result, notes=(*result.notes, *advice, *internal))
                 if len(unconnected) == len(function.sources):
                     found[number] = nothing_connected(found[number])
         except NothingToCompareError as error:
@@ -165,7 +185,7 @@ class NothingToCompareError(Exception):
 
 
 def _steady(
-    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool
+    stack: ExitStack, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any, causes: bool, intended: Intended
 ) -> tuple[Function, list[str], list[str]]:
     """Open the function so that all of its calls start from the same state, with its float64 form.
 
@@ -174,7 +194,7 @@ def _steady(
     """
     snapshot, before = stack.enter_context(state_restored()), generators()
     try:
-        function = open_function(f, inputs, variables)
+        function = open_function(intended.around(f) if callable(f) else f, inputs, variables)
     except NotFiniteValueError as error:
         origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
         raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
@@ -197,6 +217,9 @@ def _steady(
         function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
         _refuse_empty(function)
         observed = observed_call(function)
+    if intended:
+        function.value(function.point)  # with the random numbers of later calls
+        intended.hold()
     of_state = [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
     of_state += [] if function.held == UNCHANGED else [function.held.note]
     return with_float64_form(replace(function, seconds=observed.seconds), observed), notes, of_state
@@ -319,6 +342,7 @@ def assert_close(
     atol: float | None = None,
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> None:
@@ -326,7 +350,8 @@ def assert_close(
 
     Raises the subclass of GradientMismatch for the most severe kind found. If first order is entirely inconclusive,
     raises GradientInconclusive; if only a part of it is, or only second order, warns with InconclusiveWarning;
-    `inconclusive` = "raise", "warn" or "ignore" overrides both.
+    `inconclusive` = "raise", "warn" or "ignore" overrides both. A UserWarning names a custom gradient that TensorFlow
+    does not use, because it is called by keyword, and a sample that a score function (REINFORCE) has to hold.
 
     For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
     "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
@@ -339,7 +364,7 @@ def assert_close(
     refuse_modes(inconclusive, unconnected)
     options = options_from(order, rtol, atol, probes, seconds)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    checked = partial(result_of, f, inputs, options, variables, gradient)
+    checked = partial(result_of, f, inputs, options, variables, gradient, intended=intended)
     # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
@@ -374,6 +399,9 @@ def raise_unless_good(
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
+    for note in result.orders[1].notes:
+        if note.startswith((UNUSED, SCORE)):
+            warnings.warn(f"{name}: {note}", UserWarning, stacklevel=3)
     alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=3)
     if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return

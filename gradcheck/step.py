@@ -12,6 +12,7 @@ from gradcheck.check import raise_unless_good
 from gradcheck.options import name_of, options_from, refuse_modes
 from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.state import seeded
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
@@ -43,6 +44,7 @@ def assert_step(
     atol: float | None = None,
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> Result:
@@ -56,9 +58,9 @@ def assert_step(
     gradients, or, without an optimizer, by -`learning_rate` times the gradient. If a step with several losses, such as
     a GAN's, returns one of them, or a dict, each variable is compared with the loss that its own tape differentiated,
     with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
-    averaging. `rtol`, `atol`, `probes`, `seconds` and `inconclusive` are those of `assert_close`, and so is
-    `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are to be
-    trained.
+    averaging. `rtol`, `atol`, `probes`, `seconds`, `intended` and `inconclusive` are those of `assert_close`, and
+    so is `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are to
+    be trained.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
     summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python
@@ -84,6 +86,9 @@ def assert_step(
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
+    runner.intended = Intended(intended)
+    if runner.intended and session is not None:
+        raise ValueError("intended= is for steps of TensorFlow 2: a session does not show what its graph calls")
     options = options_from(1, rtol, atol, probes, seconds)
     with shown(name_of(step), seconds), runner.mode(), ExitStack() as stack:
         try:
@@ -92,6 +97,7 @@ def assert_step(
             except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
                 stack.enter_context(seeded())
                 found = prepare(runner, variables)
+            runner.hold()
             result = StepCheck(runner, found, options, rate).result()
         except TimeUpError:
             result = Result({1: out_of_time(1)})
