@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -27,7 +32,7 @@ from gradcheck.tracing.operation import attribute_kinds
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.tracebacks import told_plainly
-from gradcheck.tracing.user_code import place_of
+from gradcheck.tracing.user_code import file_owner, line_that_makes, place_of
 
 COMPILED = ("__forward_", "__inference_")
 """Prefixes of the names of functions that TensorFlow compiles."""
@@ -77,9 +82,28 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     everywhere, differentiated = _taken(record, record.operations), _taken(record, operations)
     kernels = (_use(one, everywhere) for one in operations)
     calls = library_uses(operations, differentiated, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
-    uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
+    file = _file_of(f)
+    seen: list[KernelUse | LibraryUse] = [*kernels, *calls]
+    uses = [*(_placed(one, file) for one in seen), *inner.uses]
     notes = [*_of_code(record, needed), *_of_functions(inner), *_of_records(OPERATIONS)]
     return audited(name_of(f), uses, notes, _highest_order(record))
+
+
+def _file_of(f: Any) -> str:
+    """The file of the user's code that calls `audit`, else that of the function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and file_owner(frame.f_code.co_filename) != "user":
+        frame = frame.f_back
+    code = getattr(inspect.unwrap(f), "__code__", None) if frame is None else frame.f_code
+    return "" if code is None else str(code.co_filename)
+
+
+def _placed(use: KernelUse | LibraryUse, file: str) -> KernelUse | LibraryUse:
+    """Place what only a library runs, as for a Keras model's train_step, at the line that makes its layer, if known."""
+    if use.place is None or file_owner(os.path.abspath(use.place.file)) == "user":
+        return use
+    line = line_that_makes(use.kind.rpartition(".")[2], use.layer, file) if use.kind and file else None
+    return replace(use, place=place_of(line), where=use.where if line is None and not use.layer else "in the model")
 
 
 def audit_saved_model(folder: Path) -> AuditResult:

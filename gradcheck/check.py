@@ -16,6 +16,8 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names, parse_arguments
 from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
+from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
+from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
@@ -29,6 +31,7 @@ from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.state import (
@@ -80,6 +83,7 @@ def check(
     skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
 ) -> Result:
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
@@ -102,6 +106,11 @@ def check(
     path; the default remains for the others, and of two tolerances the larger for mixed second derivatives. Sources
     that `skip=["embedding"]` names are held fixed and not compared, as a note says.
 
+    `intended` names what stops or replaces a gradient on purpose: a tf.stop_gradient or a custom gradient, by a
+    function that it is, or is called in, or by a line, such as "train.py:12". It is held, so that the rest is compared,
+    at first order: a tf.stop_gradient gives its value at the inputs, a custom gradient the linear function with its
+    gradient there.
+
     After `seconds`, the check ends at its next evaluation: what it has found stands, an order that was not decided is
     inconclusive, and a note says so.
 
@@ -118,7 +127,8 @@ def check(
     ('skipped, and not compared: x',)
     """
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    return result_of(f, inputs, options_from(order, rtol, atol, probes, seconds, skip), variables, gradient)
+    options = options_from(order, rtol, atol, probes, seconds, skip)
+    return result_of(f, inputs, options, variables, gradient, intended=intended)
 
 
 def result_of(
@@ -128,6 +138,7 @@ def result_of(
     variables: Any = None,
     gradient: Any = None,
     *,
+    intended: Any = (),
     causes: bool = True,
     unused: bool = False,
 ) -> Result:
@@ -141,6 +152,8 @@ def result_of(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient and needs a callable: pass gradient=lambda x: ..., or use order=1"
         )
+    if Intended(intended) and options.order == 2:
+        raise ValueError("intended= is for first derivatives; what is held has none of second order: use order=1")
     asked, notes = options.asked, list[str]()
     groups: list[tuple[Tolerance, list[int] | None]] = [(asked.loosest(), None)]
     with shown(name_of(f), options.seconds):
@@ -148,7 +161,7 @@ def result_of(
             sources = parse_arguments(inputs, variables, parameter_names(f)).sources
             named = [(source.name, source.variable) for source in sources]
             notes, groups = asked.notes_on(named), [*asked.groups(named)]
-        compared = partial(_compared, f, inputs, options, variables, gradient, causes, unused)
+        compared = partial(_compared, f, inputs, options, variables, gradient, intended, causes, unused)
         parts = [compared(*group) for group in groups]
         if len(parts) == 1 and not notes:
             return parts[0]
@@ -189,16 +202,20 @@ def _compared(
     options: Options,
     variables: Any,
     gradient: Any,
+    intended: Any,
     causes: bool,
     unused: bool,
     tolerance: Tolerance,
     only: Sequence[int] | None,
 ) -> Result:
     """Compare the derivatives with respect to all sources, or `only` those with these numbers, with one tolerance."""
+    held = Intended(intended)
     orders, found = range(1, options.order + 1), dict[int, OrderResult]()
     with ExitStack() as stack:
         try:
-            function, notes, of_state = _steady(stack, f, inputs, variables, causes, only)
+            with custom_gradients_called() as calls:
+                function, notes, of_state = _steady(stack, f, inputs, variables, causes, held, only)
+            notes += [held.note] if held else []
             problem, (lost, unconnected) = function, _without_gradient(function, gradient, unused)
             if gradient is None:
                 notes += [f"{source.name} has no gradient (None)" for source in lost]
@@ -211,11 +228,14 @@ def _compared(
             diagnosis = partial(CheckDiagnosis, function, gradient, causes=causes)
             for number in orders:
                 with internal_errors_told() as internal:
-                    told = (*notes, *of_state) if number == 1 else ()
-                    result = _checked(
-                        problem, diagnosis(order=number, first=found.get(1)), options.probes, tolerance, told
-                    )
-                found[number] = replace(result, notes=(*result.notes, *internal))
+                    of_calls = (*notes, *of_state) if number == 1 else ()
+                    searched = diagnosis(order=number, first=found.get(1))
+                    result = _checked(problem, searched, options.probes, tolerance, of_calls)
+                told = [one.diagnosis for one in result.findings if one.diagnosis is not None]
+                advice = notes_on_keywords(calls, told) if number == 1 else []
+                if number == 1 and own is not None and not result.findings and function.held.generators:
+                    advice += notes_on_samples(own())
+                found[number] = replace(result, notes=(*result.notes, *advice, *internal))
                 if len(unconnected) == len(function.sources):
                     found[number] = nothing_connected(found[number])
         except NothingToCompareError as error:
@@ -239,6 +259,7 @@ def _steady(
     inputs: tuple[Any, ...],
     variables: Any,
     causes: bool,
+    intended: Intended,
     only: Sequence[int] | None,
 ) -> tuple[Function, list[str], list[str]]:
     """Open the function so that all of its calls start from the same state, with its float64 form.
@@ -248,7 +269,7 @@ def _steady(
     """
     snapshot, before = stack.enter_context(state_restored()), generators()
     try:
-        function = open_function(f, inputs, variables, only)
+        function = open_function(intended.around(f) if callable(f) else f, inputs, variables, only)
     except NotFiniteValueError as error:
         origin = causes and value_origin(lambda: recorded(f, as_tensors(inputs, parameter_names(f))))
         raise ValueError(f"{error}; {origin}" if origin else str(error)) from None
@@ -271,6 +292,9 @@ def _steady(
         function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
         _refuse_empty(function)
         observed = observed_call(function)
+    if intended:
+        function.value(function.point)  # with the random numbers of later calls
+        intended.hold()
     of_state = [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
     of_state += [] if function.held == UNCHANGED else [function.held.note]
     return with_float64_form(replace(function, seconds=observed.seconds), observed), notes, of_state
@@ -398,6 +422,7 @@ def assert_close(
     skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> None:
@@ -405,7 +430,8 @@ def assert_close(
 
     Raises the subclass of GradientMismatch for the most severe kind found. If first order is entirely inconclusive,
     raises GradientInconclusive; if only a part of it is, or only second order, warns with InconclusiveWarning;
-    `inconclusive` = "raise", "warn" or "ignore" overrides both.
+    `inconclusive` = "raise", "warn" or "ignore" overrides both. A UserWarning names a custom gradient that TensorFlow
+    does not use, because it is called by keyword, and a sample that a score function (REINFORCE) has to hold.
 
     For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
     "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
@@ -417,7 +443,7 @@ def assert_close(
     refuse_modes(inconclusive, unconnected)
     options = options_from(order, rtol, atol, probes, seconds, skip)
     f, gradient, inputs = with_keywords(f, gradient, inputs, kwargs)
-    checked = partial(result_of, f, inputs, options, variables, gradient)
+    checked = partial(result_of, f, inputs, options, variables, gradient, intended=intended)
     # With a given gradient the cause decides the kind, and the kind the exception's class.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
@@ -451,6 +477,9 @@ def raise_unless_good(
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
+    for note in result.orders[1].notes:
+        if note.startswith((UNUSED, SCORE)):
+            warnings.warn(f"{name}: {note}", UserWarning, stacklevel=4)
     alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=4)
     if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return

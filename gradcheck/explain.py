@@ -14,8 +14,9 @@ import tensorflow as tf
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
-from gradcheck.diagnosis.calls import as_traced, explained_call, merged, named_sources, not_reached
+from gradcheck.diagnosis.calls import all_same, as_traced, explained_call, merged, named_sources, not_reached
 from gradcheck.diagnosis.custom_gradients import notes_on_keywords
+from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
 from gradcheck.options import name_of, options_from
@@ -24,6 +25,7 @@ from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime
 from gradcheck.tracing.hooks import EAGERLY
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.record import CodeRecord, TapeChange
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.state import UNCHANGED, seeded, state_restored
@@ -54,6 +56,7 @@ def explain(
     skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
 ) -> Result:
     """Explain every derivative that `f` takes: for each source, whether it is correct, and if not, why.
 
@@ -62,7 +65,8 @@ def explain(
     such as a Keras model's train_step. If it takes no derivative, it has to return a tensor (or a nested structure of
     them); then the gradient of the sum of its results is explained, with respect to the floating inputs and
     `variables`, or, if there are neither, to the trainable variables that it reads. Inputs, `rtol`, `atol`, `skip`,
-    `probes` and `seconds` are those of `check`; constrained ones, such as those of `gradcheck.symmetric`, are refused.
+    `probes`, `seconds` and `intended` are those of `check`; constrained inputs, such as those of `gradcheck.symmetric`,
+    are refused.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Print the result to read it; `result.sources` holds one SourceResult per source and call, with
@@ -92,19 +96,22 @@ def explain(
         )
     asked = options_from(1, rtol, atol, probes, seconds, skip).asked
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
-    listed = _listed(variables)
+    listed, held = _listed(variables), Intended(intended)
     with ExitStack() as stack:
         internal = stack.enter_context(internal_errors_told())
         stack.enter_context(shown(name_of(f), seconds))
         stack.enter_context(state_restored())
+        f = held.around(f)
         first, _ = _recorded(f, inputs, listed)
         if first.draws:
             stack.enter_context(seeded())
         # Replays do not repeat what only a first run makes, such as an optimizer's slots or cached constants.
         time = BlameTime()
         record, names = _recorded(f, inputs, listed)
+        if held:
+            record = _held(held, record, f, inputs, listed)
         record = replace(record, given_at_first=first.with_gradients - record.with_gradients)
-        disagreement, notes = None, []
+        disagreement, notes = None, [held.note] if held else []
         if first.draws:
             notes += [f"{', '.join(first.draws)}: {EAGERLY}"] if first.calls_functions else []
         else:
@@ -130,8 +137,24 @@ def explain(
     random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
-    notes += [*notes_on_keywords(record, causes), *internal]
+    wrong = any(one.findings for result in found for one in result.orders.values())
+    notes += [*notes_on_keywords(record.operations, causes), *([] if wrong else notes_on_samples(record)), *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
+
+
+def _held(
+    held: Intended, before: CodeRecord, f: Callable[..., Any], inputs: tuple[Any, ...], variables: Sequence[Any]
+) -> CodeRecord:
+    """Record the code with what is intended held. Raises ValueError if that changes a derivative, unlike `before`."""
+    held.hold()
+    record, _ = _recorded(f, inputs, variables)
+    for call, other in zip(before.derivatives, record.derivatives, strict=False):
+        if not all_same(call.results or (), other.results or ()):
+            raise ValueError(
+                f"what is intended cannot be held in the derivative that {quoted(call.line)} takes, such as one of "
+                "second order: explain the step without intended="
+            )
+    return record
 
 
 def _recorded(
@@ -152,6 +175,7 @@ def _recorded(
     if record.derivatives:
         _refuse_earlier_tapes(record)
         _refuse_ragged(record)
+        _refuse_graphs(record)
         return record, None
     if record.error is not None:
         hint = f"; {GRAPH_ALONE}" if record.calls_functions or EAGER_MODE in str(record.error) else ""
@@ -181,6 +205,18 @@ def _refuse_ragged(record: CodeRecord) -> None:
                     f"the {what} of {quoted(call.line)} is a RaggedTensor; a tensor or a variable was expected: "
                     "give its flat_values to the tape instead"
                 )
+
+
+def _refuse_graphs(record: CodeRecord) -> None:
+    """Raise ValueError for a derivative that the code takes while it builds a tf.Graph: nothing has a value there."""
+    for call in record.derivatives:
+        graphs = [getattr(one, "graph", None) for one in call.targets if not hasattr(one, "_numpy")]
+        if call.error is None and any(isinstance(one, tf.Graph) and not hasattr(one, "captures") for one in graphs):
+            raise ValueError(
+                f"{quoted(call.line)} takes a derivative in a tf.Graph, whose tensors have no values; explain runs "
+                "eager code: build the graph first, and check what its session runs with "
+                "gradcheck.assert_step(step, session=session)"
+            )
 
 
 def _own_error(record: CodeRecord) -> bool:

@@ -97,6 +97,7 @@ class Cause(Word):
     NO_GRADIENT = "no gradient registered"
     RAISES = "the gradient of an operation raises an exception"
     NOT_DIFFERENTIABLE = "not differentiable"
+    BRANCH = "a branch at one point has another derivative"
     STOP_GRADIENT = "stop_gradient"
     TAKEN_OUTSIDE = "derivative taken outside the tape that had to record it"
     USED_TAPE = "tape already used"

@@ -15,6 +15,7 @@ from gradcheck.diagnosis.unconnected import variable_name
 from gradcheck.options import name_of, options_from, refuse_modes
 from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.state import seeded
 from gradcheck.tracing.tracebacks import told_plainly
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
@@ -73,6 +74,7 @@ def assert_step(
     skip: Sequence[str] = (),
     probes: int = PROBES,
     seconds: float | None = None,
+    intended: Any = (),
     inconclusive: str | None = None,
     unconnected: str = "warn",
 ) -> Result:
@@ -86,9 +88,9 @@ def assert_step(
     gradients, or, without an optimizer, by -`learning_rate` times the gradient. If a step with several losses, such as
     a GAN's, returns one of them, or a dict, each variable is compared with the loss that its own tape differentiated,
     with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
-    averaging. `rtol`, `atol`, `skip`, `probes`, `seconds` and `inconclusive` are those of `assert_close`, and so is
-    `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are to be
-    trained.
+    averaging. `rtol`, `atol`, `skip`, `probes`, `seconds`, `intended` and `inconclusive` are those of `assert_close`,
+    and so is `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are
+    to be trained.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
     summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python
@@ -113,6 +115,9 @@ def assert_step(
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
+    runner.intended = Intended(intended)
+    if runner.intended and session is not None:
+        raise ValueError("intended= is for steps of TensorFlow 2: a session does not show what its graph calls")
     options = options_from(1, rtol, atol, probes, seconds, skip)
     with shown(name_of(step), seconds), runner.mode(), ExitStack() as stack:
         try:
@@ -121,6 +126,7 @@ def assert_step(
             except DifferingRunsError:  # without a seed, eager operations may draw other numbers at every call
                 stack.enter_context(seeded())
                 found = prepare(runner, variables)
+            runner.hold()
             kept, asked, notes = _unskipped(runner, found, options.asked)
             result = StepCheck(runner, kept, replace(options, asked=asked), rate).result()
             order = result.orders[1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from gradcheck.defects.kernel_use import KernelUse, LostDerivative
 from gradcheck.defects.library_use import LibraryUse
@@ -34,8 +35,8 @@ class DefectHere:
         here = HERE[self.inside] + (UNKNOWN if self.inside is None else "")
         return f"{one.category}, {one.severity} at order {self.order}, since TensorFlow {one.releases.since}; {here}"
 
-    def lines(self, told: Mapping[str | None, str], others: Sequence[DefectHere] = ()) -> list[str]:
-        """The lines to print, with the same defect's `others` at other orders.
+    def lines(self, told: Mapping[str | None, str], others: Sequence[DefectHere] = (), layer: str = "") -> list[str]:
+        """The lines to print, with the same defect's `others` at other orders, and the remedy for a `layer`, if any.
 
         A remedy that was printed before (in `told`) is replaced by the name of the record that has it.
         """
@@ -43,7 +44,7 @@ class DefectHere:
         found = [f"  {one.name}: {one.title}", *(f"    {each.about}" for each in (self, *others))]
         if self.inside is not False:
             found += [f"    link    {one.upstream}"] if one.upstream else []
-            remedy = [f"as for {told[one.remedy]}"] if one.remedy in told else list(remedy_lines(one))
+            remedy = [f"as for {told[one.remedy]}"] if one.remedy in told else list(remedy_lines(one, layer))
             labels = ["remedy", *[""] * len(remedy)]
             found += [f"    {label:<8}{line}" for label, line in zip(labels, remedy, strict=False)]
         return found
@@ -53,8 +54,9 @@ class DefectHere:
 class AuditedOperation:
     """An operation with something to report, and the line that runs it, `count` times.
 
-    `kernel` is TensorFlow's name, or that of a public function made of several kernels, such as tf.norm; `where` says
-    where the operation is if no line of the code runs it.
+    `kernel` is TensorFlow's name, or that of a public function or layer made of several kernels, such as tf.norm;
+    `where` says where the operation is if no line of the code runs it. `layer` and `kind` are the name and the public
+    class of the layer of Keras that it runs in, if any; then `place` may be the line that makes the layer.
     """
 
     kernel: str
@@ -63,6 +65,8 @@ class AuditedOperation:
     count: int
     defects: tuple[DefectHere, ...]
     lost: tuple[LostDerivative, ...]
+    layer: str = ""
+    kind: str = ""
 
     @property
     def inside(self) -> bool:
@@ -77,14 +81,16 @@ class AuditedOperation:
 
     def __str__(self) -> str:
         times = f", {self.count} times" if self.count > 1 else ""
-        at = self.where if self.place is None else str(self.place)
+        of_kind = f" ({self.kind})" if self.kind not in ("", self.kernel) else ""
+        layer = f"layer {self.layer}{of_kind}" if self.layer else ""
+        at = ", ".join(filter(None, (layer, self.where if self.place is None else str(self.place))))
         lines = [f"{self.kernel}{times}: {at}"]
         told: dict[str | None, str] = {}
         records: dict[str, list[DefectHere]] = {}
         for one in sorted(self.defects, key=lambda one: (one.inside is False, one.inside is None, one.order)):
             records.setdefault(one.defect.name, []).append(one)
         for one, *others in records.values():
-            lines += one.lines(told, others)
+            lines += one.lines(told, others, self.kind)
             if one.inside is not False and one.defect.remedy is not None:
                 told.setdefault(one.defect.remedy, one.defect.name)
         lines += [f"  order {one.order} {one.outcome}: {one.why}" for one in self.lost]
@@ -157,28 +163,64 @@ def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[s
     told = [one for use in used if (one := _operation(use)) is not None]
     told.sort(key=lambda one: (one.rank, repr(_alike(one))))
     groups = [list(group) for _, group in groupby(told, key=lambda one: (one.rank, repr(_alike(one))))]
-    merged = (
-        AuditedOperation(*_alike(group[0])[:2], group[0].where, len(group), *_alike(group[0])[2:]) for group in groups
-    )
+    merged = (replace(group[0], count=len(group)) for group in groups)
     return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes), order)
 
 
 def _operation(use: KernelUse | LibraryUse) -> AuditedOperation | None:
-    defects = tuple(DefectHere(*found) for found in use.defects())
-    lost = use.lost()
-    return AuditedOperation(use.kernel, use.place, use.where, 1, defects, lost) if defects or lost else None
+    defects, lost = tuple(DefectHere(*found) for found in use.defects()), use.lost()
+    if not defects and not lost:
+        return None
+    return AuditedOperation(use.kernel, use.place, use.where, 1, defects, lost, use.layer, use.kind)
 
 
-def _alike(one: AuditedOperation) -> tuple[str, Place | None, tuple[DefectHere, ...], tuple[LostDerivative, ...]]:
-    return one.kernel, one.place, one.defects, one.lost
+def _alike(one: AuditedOperation) -> tuple[Any, ...]:
+    return one.kernel, one.place, one.defects, one.lost, one.layer
 
 
-def remedy_lines(defect: Defect) -> Iterator[str]:
+LAYER_RECORDS = frozenset(("keras_layer_normalization", "keras_prelu"))
+"""The operations of the examples of records that are about layers."""
+LAYERS = {
+    "keras.layers.LayerNormalization": """\
+class Normalization(keras.layers.LayerNormalization):
+    def call(self, x):
+        mean = tf.reduce_mean(x, self.axis, keepdims=True)
+        variance = tf.math.reduce_variance(x, self.axis, keepdims=True)
+        y = (x - mean) * tf.math.rsqrt(variance + self.epsilon)
+        y = y if self.gamma is None else y * self.gamma
+        return y if self.beta is None else y + self.beta""",
+    "keras.layers.BatchNormalization": """\
+class Normalization(keras.layers.BatchNormalization):
+    def _moments(self, x, mask):
+        axes = [axis for axis in range(len(x.shape)) if axis != self.axis % len(x.shape)]
+        return tf.reduce_mean(x, axes), tf.math.reduce_variance(x, axes)""",
+    "keras.layers.GroupNormalization": """\
+class Normalization(keras.layers.GroupNormalization):  # with the channels last
+    def call(self, x):
+        groups = tf.reshape(x, [tf.shape(x)[0], -1, self.groups, x.shape[-1] // self.groups])
+        mean = tf.reduce_mean(groups, [1, 3], keepdims=True)
+        variance = tf.math.reduce_variance(groups, [1, 3], keepdims=True)
+        y = tf.reshape((groups - mean) * tf.math.rsqrt(variance + self.epsilon), tf.shape(x))
+        y = y if self.gamma is None else y * self.gamma
+        return y if self.beta is None else y + self.beta""",
+    "keras.layers.PReLU": """\
+class Rectifier(keras.layers.PReLU):
+    def call(self, x):
+        return (1 + self.alpha) / 2 * x + (1 - self.alpha) / 2 * tf.abs(x)""",
+}
+"""For the layers that these records are about, layers with the same weights and the right derivatives."""
+
+
+def remedy_lines(defect: Defect, layer: str = "") -> Iterator[str]:
     """The code with the same value and the right derivative, as lines; nothing where none is known.
 
-    Where the record's example has more operations than the one at fault, the code has them, too, and says so.
+    For a layer, by its public name, the code is that of the layer, if it is known. Where the record's example has more
+    operations than the one at fault, the code has them, too, and says so.
     """
-    if defect.remedy is not None:
+    if layer in LAYERS and defect.graph.nodes[-1].op in LAYER_RECORDS:
+        yield f"use another layer instead of {layer}, with the same weights:"
+        yield from (f"    {line}" for line in LAYERS[layer].split("\n"))
+    elif defect.remedy is not None:
         inputs = "x" if len(defect.graph.inputs) == 1 else "x1, x2, …"
         whole = f"{', then '.join(FUNCTIONS.get(node.op, node.op) for node in defect.graph.nodes)} of {inputs}"
         if len(defect.graph.nodes) == 1:

@@ -39,6 +39,7 @@ class KernelUse:
 
     `outputs` are those that are used. `place` is the line of the user's code, `where` says in words where the kernel is
     if there is none. `brought`: for a function under tf.custom_gradient in a graph, whether its gradient is there.
+    `layer` and `kind` are the name and the public class of the layer of Keras that runs it.
     `wrong`: the derivative is known to be wrong here, so that a region explains it even where most of what lies inside
     is right.
     """
@@ -51,6 +52,8 @@ class KernelUse:
     where: str = ""
     brought: bool | None = None
     wrong: bool = False
+    layer: str = ""
+    kind: str = ""
 
     @property
     def call(self) -> KernelCall:

@@ -18,13 +18,23 @@ from gradcheck.tracing.library_functions import LibraryCall, LibraryForm, Operat
 FoundDefect = tuple[Defect, int, bool | None]
 
 
+OF_LAYERS = frozenset(
+    (
+        ("keras.ops.layer_normalization", "keras.layers.LayerNormalization"),
+        ("keras.ops.normalize", "keras.layers.UnitNormalization"),
+        ("keras.ops.adaptive_max_pool", "keras.layers.AdaptiveMaxPooling3D"),
+    )
+)
+"""Functions, and the layers that call them and do nothing else."""
+
+
 @dataclass(frozen=True)
 class LibraryUse:
     """A call of a public function that derivatives go through; `KernelUse` is the same for a kernel.
 
     `kernels` are those that it runs there, with the outputs that are used; `dependent` identifies the tensors and
     variables that derivatives are taken with respect to, or that depend on these. Either is None if it was not
-    determined.
+    determined. `layer` and `kind` are the name and the public class of the layer of Keras that calls it.
     """
 
     call: LibraryCall
@@ -32,11 +42,14 @@ class LibraryUse:
     kernels: Mapping[str, frozenset[int]] | None = None
     dependent: Set[int] | None = None
     where: str = ""
+    layer: str = ""
+    kind: str = ""
 
     @property
     def kernel(self) -> str:
-        """The public name of the function."""
-        return self.call.forms[0].function.removesuffix(".call")
+        """The public name of the function, or of the layer that is nothing but a call of it."""
+        function = self.call.forms[0].function.removesuffix(".call")
+        return self.kind if (function, self.kind) in OF_LAYERS else function
 
     def defects(self) -> Iterator[FoundDefect]:
         """The known defects of the function with their orders, and whether they apply here (None: not known).

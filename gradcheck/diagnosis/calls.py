@@ -19,7 +19,7 @@ from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
 from gradcheck.diagnosis.source_comparison import COARSE, CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
-from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, variable_name
+from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, source_names
 from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
@@ -274,18 +274,6 @@ def named_sources(call: DerivativeCall, names: Sequence[str] | None) -> list[Nam
     return [(name, source if hasattr(source, "handle") else None) for name, source in pairs]
 
 
-def source_names(call: DerivativeCall) -> list[str]:
-    """A unique name for each source: as written in the code, else the variable's own, else its number."""
-    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
-    found: list[str] = []
-    for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
-        if not name and hasattr(source, "handle"):
-            name = variable_name(source)
-        name = name or f"sources[{position}]"
-        found.append(name if name not in found else f"{name} (sources[{position}])")
-    return found
-
-
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
     """Merge several verdicts on first derivatives, with all sources and further notes."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
@@ -357,7 +345,7 @@ def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tupl
     found, disagreement = {}, None
     for call, (targets, results) in zip(record.derivatives, taken, strict=True):
         inside = not all(hasattr(target, "_numpy") for target in map(tf.convert_to_tensor, targets))
-        if inside or _all_same(call.targets, targets) or _all_same(call.results or (), results):
+        if inside or all_same(call.targets, targets) or all_same(call.results or (), results):
             found[call.number] = results
         elif disagreement is None:
             pairs = zip(call.targets, targets, strict=False)
@@ -380,7 +368,7 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Re
         for position in range(start, len(eager) - len(given) + 1):
             if all(one is two for one, two in zip(given, eager[position:], strict=False)):
                 start = position + len(given)
-                if _all_same(given, traced[position:start]):
+                if all_same(given, traced[position:start]):
                     results[call.number] = tuple(traced[position:start])
                 break
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
@@ -390,7 +378,8 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Re
     return results, None
 
 
-def _all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+def all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether two lists of derivatives, or of other results, are equal up to rounding."""
     return len(first) == len(second) and all(map(_same, first, second))
 
 

@@ -5,13 +5,28 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from gradcheck.result import Cause, Diagnosis
+from gradcheck.tracing.hooks import CUSTOM_GRADIENT, patched
 from gradcheck.tracing.record import CodeRecord, RecordedOperation
-from gradcheck.tracing.user_code import at, file_owner, header, listed, place_of, statements_on
+from gradcheck.tracing.user_code import (
+    at,
+    file_owner,
+    header,
+    line_of,
+    listed,
+    place_of,
+    running_frame,
+    statements_on,
+)
 
 IN_GRAPHS = "custom_gradient decorator currently supports keywords"
 """TensorFlow's words where a graph refuses what eager code passes over."""
+UNUSED = "the custom gradient of "
+"""The words with which a note on one that is not used begins."""
 
 
 def not_used(record: CodeRecord, operation: RecordedOperation, diagnosis: Diagnosis) -> Diagnosis:
@@ -32,9 +47,24 @@ def refused_in_a_graph(record: CodeRecord, error: BaseException) -> Diagnosis | 
     return _diagnosis(calls[0], Diagnosis(Cause.CUSTOM_GRADIENT, "a tf.function refuses keywords there", ""))
 
 
-def notes_on_keywords(record: CodeRecord, told: Iterable[Diagnosis]) -> list[str]:
+@contextmanager
+def custom_gradients_called() -> Iterator[list[RecordedOperation]]:
+    """Collect the eager calls of custom gradients in the block, each as an operation without its tensors."""
+    found: list[RecordedOperation] = []
+
+    def call(original: Any, f: Any, args: Any, kwargs: Any) -> Any:
+        custom = partial(f, *args, **kwargs)
+        line = line_of(running_frame()) if kwargs else None
+        found.append(RecordedOperation(len(found), f.__name__, (), (), line=line, custom_gradient=custom))
+        return original(f, args, kwargs)
+
+    with patched((*CUSTOM_GRADIENT, call)):
+        yield found
+
+
+def notes_on_keywords(operations: Iterable[RecordedOperation], told: Iterable[Diagnosis]) -> list[str]:
     """A note on each line that calls a custom gradient of the user's with tensors by keyword, if it is not `told`."""
-    calls = {one.line: one for one in record.operations if one.by_keyword and file_owner(_code_file(one)) == "user"}
+    calls = {one.line: one for one in operations if one.by_keyword and file_owner(_code_file(one)) == "user"}
     known = [one.evidence for one in told]
     return [
         f"{evidence}: {_remedy(one)}"
@@ -62,7 +92,7 @@ def _evidence(call: RecordedOperation) -> str:
     assert call.custom_gradient is not None
     names = list(call.by_keyword or call.custom_gradient.keywords)
     arguments = f"arguments {listed(names)} are" if len(names) > 1 else f"argument {names[0]} is"
-    return f"the custom gradient of {_name(call)} is not used{at(call.line)}, since its {arguments} given by keyword"
+    return f"{UNUSED}{_name(call)} is not used{at(call.line)}, since its {arguments} given by keyword"
 
 
 def _remedy(call: RecordedOperation) -> str:

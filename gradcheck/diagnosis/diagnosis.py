@@ -25,6 +25,7 @@ from gradcheck.diagnosis.blame import (
     recognised_cut,
     with_right,
 )
+from gradcheck.diagnosis.branches import special_branch
 from gradcheck.diagnosis.chain import NoChainError
 from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import known_to_raise
@@ -85,6 +86,10 @@ def diagnose(
         cause = _blamed_diagnosis(source, found, lost.size)
     if wrong().wider_tape_helps:
         return cause
+    if place is not None and (cause is None or cause.cause in rules.STEPWISE):
+        branch = special_branch(source, finding, place[1], lost.size)
+        if branch is not None:
+            return with_right(branch, found)
     if finding.kind is Kind.WRONG_VALUE and (cause is None or (place is not None and cause.cause in AROUND)):
         stopped = surrogate(source, finding, place, lost.size)
         if stopped is not None and (cause is None or cause.place != stopped.place or not lost.of_the_whole):
@@ -160,6 +165,8 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
     number = _number_given(record, call)
     if number is not None:
         return number
+    if any(type(source).__name__ == "RefVariable" for source in call.sources):
+        return rules.reference_variable(call)
     if tape_used_up(call.error):
         return rules.used_tape(record, call)
     if (operation := unregistered_operation(call.error)) is not None:

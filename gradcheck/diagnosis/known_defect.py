@@ -32,7 +32,8 @@ def kernel_use(operation: RecordedOperation, outputs: Collection[int] | None = N
 
     count = range(len(operation.outputs)) if outputs is None else outputs
     attributes = {} if operation.backward is not None else attribute_values(operation.name, operation.attrs)
-    return KernelUse(operation.name, operation.inputs, attributes, frozenset(count), operation.place, where)
+    use = KernelUse(operation.name, operation.inputs, attributes, frozenset(count), operation.place, where)
+    return replace(use, layer=operation.layer or "", kind=operation.kind)
 
 
 def library_uses(
@@ -56,7 +57,8 @@ def library_uses(
         for one in own:
             taken = {number for number, output in enumerate(one.outputs) if id(output) in used}
             kernels[one.name] = kernels.get(one.name, frozenset()) | taken
-        found.append(LibraryUse(call, own[0].place, kernels, dependent, where))
+        layer, kind = own[0].layer or "", own[0].kind
+        found.append(LibraryUse(call, own[0].place, kernels, dependent, where, layer, kind))
     return found
 
 
@@ -78,7 +80,7 @@ def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[D
 
     found: list[Defect] = []
     uses: list[KernelUse | LibraryUse] = [replace(kernel_use(operation), wrong=True)]
-    uses += [LibraryUse(call, operation.place) for call in reversed(list(operation.calls))]
+    uses += [LibraryUse(call, operation.place, kind=operation.kind) for call in reversed(list(operation.calls))]
     for use in uses:
         own = [defect for defect, order, inside in use.defects() if inside and order in orders]
         found += sorted(own, key=lambda defect: defect.rank)
@@ -99,7 +101,7 @@ def known_composition(operations: Sequence[RecordedOperation], sources: Sequence
     if found:
         defect, use = min(found, key=lambda pair: pair[0].rank)
         evidence = f"{_about(defect)}; the call of {use.kernel} lies in its region"
-        remedy = _remedy(defect) or f"write {use.kernel} with other operations"
+        remedy = _remedy(defect, use.kind) or f"write {use.kernel} with other operations"
         return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, use.place)
     return None
 
@@ -113,7 +115,8 @@ def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Seque
     """Return the diagnosis of a wrong operation as that of a known defect, if it is one."""
     with cause_searched():
         for known in known_defects(operation, orders)[:1]:
-            evidence, remedy = f"{_about(known)}; {diagnosis.evidence}", _remedy(known) or diagnosis.remedy
+            evidence = f"{_about(known)}; {diagnosis.evidence}"
+            remedy = _remedy(known, operation.kind) or diagnosis.remedy
             return replace(diagnosis, cause=Cause.KNOWN_DEFECT, evidence=evidence, remedy=remedy)
     return diagnosis
 
@@ -131,15 +134,15 @@ def known_to_raise(record: CodeRecord) -> Diagnosis | None:
         for known in known_defects(operation, orders):
             if known.severity is Severity.RAISES:
                 evidence = f"{_about(known)}; {operation.name}{at(operation.line)} lies in its region"
-                remedy = _remedy(known) or f"write {operation.quoted} with other operations"
+                remedy = _remedy(known, operation.kind) or f"write {operation.quoted} with other operations"
                 return Diagnosis(Cause.KNOWN_DEFECT, evidence, remedy, operation.place)
     return None
 
 
-def _remedy(known: Defect) -> str:
+def _remedy(known: Defect, layer: str = "") -> str:
     from gradcheck.defects.audited import remedy_lines
 
-    return INDENT.join(remedy_lines(known))
+    return INDENT.join(remedy_lines(known, layer))
 
 
 def _about(known: Defect) -> str:

@@ -12,7 +12,7 @@ from gradcheck.diagnosis.blame import back_to_this_one, described
 from gradcheck.diagnosis.chain import Factor, factors
 from gradcheck.diagnosis.custom_gradients import not_used
 from gradcheck.diagnosis.known_defect import recognised
-from gradcheck.diagnosis.not_finite_value import as_array, element_text, finite, maker, origin_of, remedy_for
+from gradcheck.diagnosis.not_finite_value import as_array, element_text, finite, maker_for, origin_of, remedy_for
 from gradcheck.result import Cause, Diagnosis
 from gradcheck.tracing.kernels import WHERE
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, RecordedOperation, key
@@ -92,7 +92,7 @@ def _diagnosis(record: CodeRecord, factor: Factor, place: int, part: Any, looked
             f"; tf.where{at(unused.line)} does not select that value and sends back the cotangent 0, but 0 times "
             "infinity is NaN"
         )
-    remedy = remedy_for(operation, maker(record, tensor), unused, otherwise, value)
+    remedy = remedy_for(operation, maker_for(record, operation, tensor), unused, otherwise, value)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
     if (keyword := not_used(record, operation, diagnosis)) is not diagnosis:
         return keyword

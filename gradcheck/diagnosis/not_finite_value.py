@@ -25,7 +25,7 @@ from gradcheck.result import Cause, Diagnosis
 from gradcheck.tracing.kernels import MOVING, OF_INTEGERS, READING, WHERE
 from gradcheck.tracing.record import CodeRecord, RecordedOperation, key
 from gradcheck.tracing.state import state_restored
-from gradcheck.tracing.user_code import place_of
+from gradcheck.tracing.user_code import at, place_of
 from gradcheck.typing import Array
 
 HARMLESS = 0.5
@@ -36,6 +36,19 @@ LOGARITHMS = {
     "Sigmoid": "tf.math.log_sigmoid(logits), or a cross entropy with from_logits=True",
 }
 """Functions that compute the logarithm of an operation's result without that result."""
+
+SQUARING = frozenset(("Square", "Pow", "Mul"))
+OF_SQUARES = SQUARING | {"Sub", "Neg", "AddV2"}
+"""The kernels that compute 1 - tanh(u)**2."""
+OF_TANH = {
+    **dict.fromkeys(
+        ("Log", "Log1p"),
+        "write log(1 - tanh(u)**2) as 2 * (tf.math.log(2.0) - u - tf.nn.softplus(-2 * u)), which stays finite",
+    ),
+    "Atanh": "use u in place of tf.atanh(tf.tanh(u)), or clip the argument, such as tf.clip_by_value(x, -0.999999, "
+    "0.999999), where u is not known",
+}
+"""The remedies for operations of the hyperbolic tangent of u, where it is rounded to -1 or 1."""
 
 REMEDIES = {
     **dict.fromkeys(
@@ -84,8 +97,10 @@ VALUES = {
     "Sqrt": "the square root of a negative number is NaN: keep its argument at 0 or above, such as "
     "tf.sqrt(tf.maximum(x, 1e-12)); rounding may take a nonnegative number below 0",
     "Rsqrt": "1 / sqrt(x) is infinite at 0 and NaN below: keep x above 0, such as tf.math.rsqrt(tf.maximum(x, 1e-12))",
+    "Atanh": "it is infinite at -1 and 1, and NaN beyond: clip the argument, such as tf.clip_by_value(x, -0.999999, "
+    "0.999999)",
     **dict.fromkeys(
-        ("Asin", "Acos", "Atanh"),
+        ("Asin", "Acos"),
         "it is NaN beyond -1 and 1: clip the argument, such as tf.clip_by_value(x, -0.999999, 0.999999)",
     ),
     "Acosh": "acosh(x) is NaN below 1: keep x above that, such as tf.maximum(x, 1.000001)",
@@ -171,7 +186,7 @@ class ValueOrigin:
             element = place if given.shape == self.tensor.shape else _worst(operation, given)
             value = as_array(given)[element].item()
             where = f" at {operation.argument_names[argument]}{element_text(element)} = {value:.6g}"
-        behind = None if argument is None else maker(record, operation.inputs[argument])
+        behind = None if argument is None else maker_for(record, operation, operation.inputs[argument])
         evidence = f"in the forward pass, {name} returns {result:.6g}{where}; {count}"
         remedy = remedy_for_value(operation, behind, value, result, self.tensor.dtype.name)
         return Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
@@ -343,6 +358,22 @@ def maker(record: CodeRecord, tensor: Any) -> RecordedOperation | None:
     return None
 
 
+def maker_for(record: CodeRecord, operation: RecordedOperation, tensor: Any) -> RecordedOperation | None:
+    """The maker of an argument of an operation; for a logarithm of 1 - tanh(u)**2 the tanh, if that is rounded to 1."""
+    found = maker(record, tensor)
+    if operation.name not in ("Log", "Log1p"):
+        return found
+    waiting, squared = [found], False
+    while waiting:
+        one = waiting.pop()
+        if one is not None and one.name in OF_SQUARES:
+            squared = squared or one.name in SQUARING
+            waiting += [maker(record, each) for each in one.inputs]
+        elif one is not None and one.name == "Tanh" and squared and np.any(np.abs(as_array(one.outputs[0])) == 1):
+            return one
+    return None if found is not None and found.name == "Tanh" else found
+
+
 NOT_WALKED = {"compat", "raw_ops", "v1", "v2", "src"}
 """Modules with other names for the same functions."""
 
@@ -408,6 +439,8 @@ def _instead(operation: RecordedOperation, behind: RecordedOperation | None, val
     """The remedy for a logarithm of the result of `behind`, and for the poles of the log-gamma function."""
     if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
         return f"{behind.name} returns {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
+    if behind is not None and behind.name == "Tanh" and operation.name in OF_TANH:
+        return f"the hyperbolic tangent{at(behind.line)} is rounded to -1 or 1: in {line}, {OF_TANH[operation.name]}"
     if operation.name == "Lgamma" and value.real <= 0:
         return f"keep the argument of {line} away from the poles at 0, -1, -2, …"
     return None

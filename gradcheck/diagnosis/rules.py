@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import Any
@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
 from gradcheck.diagnosis.custom_gradients import not_used
+from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, sample_to_hold
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
-from gradcheck.tracing.kernels import HOLDERS, INSTEAD, STOPPING
+from gradcheck.tracing.kernels import ADDING, HOLDERS, INSTEAD, REFERENCE_UPDATES, STOPPING
 from gradcheck.tracing.record import (
     CallSource,
     CodeRecord,
@@ -27,7 +28,7 @@ from gradcheck.tracing.record import (
     WatchEvent,
     key,
 )
-from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says
+from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says, short
 
 Explained = tuple[str, str, Place | None]
 """Evidence, remedy, and the line of the break (None: that of the first break)."""
@@ -169,9 +170,36 @@ def _of_other_tapes(wrong: WrongGradient, steps: Sequence[RecordedOperation]) ->
         around, other = "all of it", f"the one whose gradient is taken, {wrong.opening}"
     first = steps[0]
     evidence = f"{wrong.lost.summary}: {first.name}{at(first.line)} was recorded by {recorder}, not by {other}"
+    if (added := _added_up(wrong, tapes)) is not None:
+        taken = listed([quoted(line) for line in dict.fromkeys(call.line for call in added[1])])
+        remedy = f"nothing is wrong: {quoted(added[0].line)} adds this gradient to that of {taken}, which has the rest"
+        return evidence + wrong.lost.remedied, remedy, first.place
     remedy = f"add up the gradients of each tape, each of its own loss, or open one tape around {around}"
     meant = f"; if that is {MEANT}, nothing is wrong" if _partly_connected(wrong) else ""
     return evidence + wrong.lost.remedied, remedy + meant, first.place
+
+
+def _added_up(wrong: WrongGradient, tapes: Set[int]) -> tuple[RecordedOperation, list[DerivativeCall]] | None:
+    """The operation that adds a gradient to those of other tapes, with the calls that took these; None without one."""
+    record, source = wrong.source.record, wrong.source
+    others = [one for one in record.derivatives if one.tape in tapes and _taken_of(one, source.tensor) is not None]
+    if {one.tape for one in others} != tapes or source.given is None:
+        return None
+    own, rest = {key(_taken_of(source.call, source.tensor))}, {key(_taken_of(one, source.tensor)) for one in others}
+    for one in record.operations:
+        parts = {key(tensor) for tensor in one.inputs}
+        if one.name in ADDING and one.derivative is None and parts & own - rest and parts & rest - own:
+            return one, others
+        for reached in (own, rest):
+            if parts & reached:
+                reached |= {key(tensor) for tensor in (*one.outputs, *one.states_written)}
+    return None
+
+
+def _taken_of(call: DerivativeCall, tensor: Any) -> Any:
+    """The result of a derivative for a source; None if it has none."""
+    pairs = zip(call.sources, call.results or (), strict=False)
+    return next((result for source, result in pairs if key(source) == key(tensor)), None)
 
 
 def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
@@ -221,7 +249,8 @@ def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     if wrong.wider_tape_helps:
         return _diagnosis(wrong, wrong.first, TAPE_RULES)
     first = _diagnosis(wrong, wrong.first, PATH_RULES)
-    others = [] if first is None else _other_cuts(wrong, first)
+    # What follows a value that is held on purpose does not move while that is marked.
+    others = [] if first is None or first.remedy.startswith(ON_PURPOSE) else _other_cuts(wrong, first)
     if first is None or not others:
         return first
     shown, rest = others[:SHOWN], len(others) - SHOWN
@@ -270,6 +299,8 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     )
     what = " or ".join(map(quoted, lines))
     remedy = f"write {what} with TensorFlow's operations, so that the value stays a tensor"
+    if sample := sample_to_hold(wrong.source.record, wrong.source.call, [wrong.source.tensor], wrong.path.round_trips):
+        remedy = f"{sample}; otherwise {remedy}"
     return evidence, remedy, place_of(lines[0], reads[0].method if reads else None)
 
 
@@ -287,7 +318,11 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
     passed = "lets the value through, not the gradient"
     if written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
-        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
+        if kept := kept_on_purpose(wrong.source, step):
+            return evidence, kept, None
+        eager = all(hasattr(one, "_numpy") for one in step.outputs)
+        marks = f', and intended="{short(step.line)}" compares the rest' if eager and step.line is not None else ""
+        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong{marks}"
         return evidence, remedy, None
     called = f"what is called{at(step.line)}" + (f" ({step.within})" if step.within else "")
     evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"
@@ -304,9 +339,11 @@ def written(step: RecordedOperation) -> bool:
 def state(wrong: WrongGradient, step: RecordedOperation) -> Explained | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     holds = step.name.startswith(HOLDERS) or ("Dataset" in step.name and step.name not in INSTEAD)
-    if not step.states_written and not holds:
+    reference = step.name in REFERENCE_UPDATES and bool(step.inputs) and step.inputs[0].dtype._is_ref_dtype
+    if not step.states_written and not holds and not reference:
         return None
     holder = "a variable" if step.variables_written else "something that keeps it"
+    holder = "a reference variable of TensorFlow 1" if reference else holder
     evidence = (
         f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.source.name} into "
         f"{holder}; tapes follow tensors, not state"
@@ -442,6 +479,16 @@ def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> Re
     later = dropwhile(lambda event: event is not operation, record.events)
     taken = next((e for e in later if isinstance(e, RecordedPullback) and e.derivative == operation.derivative), None)
     return None if taken is None else operation_of(taken, record, set())
+
+
+def reference_variable(call: DerivativeCall) -> Diagnosis:
+    """Diagnose a tape that was asked for a reference variable of TensorFlow 1."""
+    evidence = "a source is a reference variable of TensorFlow 1, which tapes do not follow"
+    remedy = (
+        "make it a resource variable: tf.compat.v1.get_variable(..., use_resource=True), or call "
+        "tf.compat.v1.enable_resource_variables() first; or take tf.gradients in its graph"
+    )
+    return Diagnosis(Cause.NOT_WATCHED, evidence, remedy, place_of(call.line, call.method))
 
 
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:

@@ -9,16 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
+from gradcheck.diagnosis.held_values import kept_on_purpose
 from gradcheck.diagnosis.paths import dependency_path
 from gradcheck.diagnosis.rules import SHOWN, written
 from gradcheck.result import Cause, Diagnosis, Finding
 from gradcheck.tracing.kernels import GRADIENT_NONE, STEPS, STOPPING, STRAIGHT_THROUGH
 from gradcheck.tracing.record import CallSource, CodeRecord, RecordedOperation
 from gradcheck.tracing.replay import replayed, target_value
-from gradcheck.tracing.user_code import at, definition_of, listed, place_of, quoted
+from gradcheck.tracing.user_code import at, definition_of, listed, place_of, quoted, short
 
 SURROGATE = "a surrogate; if that is meant, nothing is wrong"
-MEANT = f"{SURROGATE}; otherwise "
 STEP = 2.0**-7
 """The larger of two relative steps on either side."""
 EXPLAINED = 0.05
@@ -34,16 +34,25 @@ def _on_path(source: CallSource) -> list[RecordedOperation]:
 
 def surrogate_on_path(source: CallSource) -> str:
     """Name the surrogates between a source and the targets, where no difference can tell; empty if there are none."""
-    found = []
+    found, names = [], []
     for one in _on_path(source):
         if one.name in STOPPING and written(one):
             found.append(f"tf.stop_gradient{at(one.line)} lets the value through, not the gradient")
+            names += [] if one.line is None else [short(one.line)]
         elif _rounds(one):
             found.append(f"{one.name}{at(one.line)} rounds, and its gradient passes as if it did not")
         elif one.custom_gradient is not None and (step := _step_inside(source.record, one)) is not None:
             name = one.custom_gradient.func.__name__
             found.append(f"{name}{at(one.line)} moves only in steps, by {step.name}, and has a custom gradient")
-    return f"{listed(list(dict.fromkeys(found))[:SHOWN])}: {SURROGATE}" if found else ""
+            names.append(name)
+    return f"{listed(list(dict.fromkeys(found))[:SHOWN])}: {meant(*names)}" if found else ""
+
+
+def meant(*names: str) -> str:
+    """Say that a surrogate may be meant, and how to mark those with names: of functions, or of lines."""
+    shown = [f'"{name}"' for name in dict.fromkeys(names)]
+    given = shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+    return f"{SURROGATE}, and intended={given} compares the rest" if shown else SURROGATE
 
 
 def surrogate(
@@ -73,7 +82,9 @@ def surrogate(
     lines = list(dict.fromkeys(one.line for one in stops))[:SHOWN]
     own = "tf.stop_gradient" if written(stops[0]) else "a tf.stop_gradient inside of what is called"
     evidence = f"{own}{' and'.join(map(at, lines))} lets the value through, not the gradient{held}"
-    remedy = f"{MEANT}leave tf.stop_gradient out of {listed(list(map(quoted, lines)))}"
+    marks = meant(*(short(line) for line in lines if line is not None))
+    remedy = f"{marks}; otherwise leave tf.stop_gradient out of {listed(list(map(quoted, lines)))}"
+    remedy = (len(lines) == 1 and kept_on_purpose(source, stops[0])) or remedy
     return Diagnosis(Cause.STOP_GRADIENT, evidence, remedy, stops[0].place, lost)
 
 
@@ -96,8 +107,13 @@ def _slope(source: CallSource, stops: Collection[RecordedOperation], row: int, c
 
 def as_surrogate(record: CodeRecord, operation: RecordedOperation, finding: Finding, found: Diagnosis) -> Diagnosis:
     """Return the diagnosis of a wrong operation as that of a surrogate, if its value says so."""
-    why = _why(record, operation, finding)
-    return replace(found, evidence=f"{found.evidence}; {why}", remedy=MEANT + found.remedy) if why else found
+    why, custom = _why(record, operation, finding), operation.custom_gradient
+    marks = meant(*([] if custom is None else [custom.func.__name__]))
+    return (
+        replace(found, evidence=f"{found.evidence}; {why}", remedy=f"{marks}; otherwise {found.remedy}")
+        if why
+        else found
+    )
 
 
 def _why(record: CodeRecord, operation: RecordedOperation, finding: Finding) -> str:
@@ -122,7 +138,7 @@ def surrogate_among(
     for one in operations:
         if _rounds(one):
             evidence = f"{one.name}{at(one.line)} rounds, and its gradient is meant to pass as if it did not"
-            remedy = f"{MEANT}write {one.quoted} with other operations"
+            remedy = f"{SURROGATE}; otherwise write {one.quoted} with other operations"
             return Diagnosis(Cause.OPERATION, evidence, remedy, one.place, lost)
         step = None if one.custom_gradient is None else _step_inside(record, one)
         if step is not None and one.custom_gradient is not None:
@@ -131,7 +147,7 @@ def surrogate_among(
                 f"the value of {name} under tf.custom_gradient, called{at(one.line)}, moves only in steps, "
                 f"by {step.name}{at(step.line)}, and its gradient does not"
             )
-            remedy = f"{MEANT}correct the gradient that {name}{at(defined)} returns"
+            remedy = f"{meant(name)}; otherwise correct the gradient that {name}{at(defined)} returns"
             return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), lost)
     return None
 

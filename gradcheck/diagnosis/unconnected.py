@@ -35,6 +35,18 @@ USE_OR_IGNORE = (
 KEPT = "something is kept between calls"
 
 
+def source_names(call: DerivativeCall) -> list[str]:
+    """A unique name for each source: as written in the code, else the variable's own, else its number."""
+    written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
+    found: list[str] = []
+    for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
+        if not name and hasattr(source, "handle"):
+            name = variable_name(source)
+        name = name or f"sources[{position}]"
+        found.append(name if name not in found else f"{name} (sources[{position}])")
+    return found
+
+
 def variable_name(variable: Any) -> str:
     """The name that a variable was given; empty if it was given none."""
     own = str(getattr(variable, "path", None) or variable.name).split(":")[0]

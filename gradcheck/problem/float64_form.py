@@ -82,8 +82,11 @@ def _copied(function: Function) -> Function | None:
 
 
 def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
-    """Whether both have the same values up to rounding, at the point, where one was observed, and at one near it."""
-    if not _same_at(wide, function.point, observed.value, function.precision):
+    """Whether both have the same values up to rounding, at the point, where one was observed, and at one near it.
+
+    A form that draws other random numbers at every call is none.
+    """
+    if not _same_at(wide, function.point, observed.value, function.precision, draws=bool(observed.drawn)):
         return False
     point = beside(function)
     try:
@@ -92,9 +95,11 @@ def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
         return True
 
 
-def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool:
+def _same_at(wide: Function, point: Array, low: Array, precision: float, *, draws: bool = False) -> bool:
     try:
         high = wide.value(point)
+        if draws and not np.array_equal(high, wide.value(point), equal_nan=True):
+            return False
     except Exception:  # whatever it is: f did not raise it
         return False
     if low.shape != high.shape:

@@ -21,7 +21,14 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, poly
 from tensorflow.python.framework import constant_op, op_def_library, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.lib.io.tf_record import TFRecordWriter
-from tensorflow.python.ops import custom_gradient, gen_random_ops, resource_variable_ops, script_ops, summary_ops_v2
+from tensorflow.python.ops import (
+    custom_gradient,
+    gen_array_ops,
+    gen_random_ops,
+    resource_variable_ops,
+    script_ops,
+    summary_ops_v2,
+)
 from tensorflow.python.ops.data_flow_ops import QueueBase
 from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
 
@@ -68,6 +75,10 @@ GRADIENT_DEFINITION: Hook = (record, "record_operation")
 """Gives the outputs of Python code a gradient function, as tf.custom_gradient does."""
 CUSTOM_GRADIENT: Hook = (custom_gradient, "_eager_mode_decorator")
 """Calls a function under tf.custom_gradient eagerly."""
+CUSTOM_GRADIENT_IN_GRAPHS: Hook = (custom_gradient, "_graph_mode_decorator")
+"""The same while a graph is built."""
+STOP_GRADIENT: Hook = (gen_array_ops, "stop_gradient")
+"""Runs the operation of tf.stop_gradient, eagerly and while a graph is built."""
 
 # Functions, variables, sessions
 

@@ -34,6 +34,18 @@ MOVING = frozenset(
 )
 """Kernels that select and move elements."""
 
+DIFFERENCES = frozenset(("Sub", "SquaredDifference"))
+QUOTIENTS = frozenset(("RealDiv",))
+EVEN = frozenset(("Square", "Abs", "Pow"))
+"""Kernels that losses take of the difference between a target and a prediction."""
+DENSITIES = frozenset(
+    (
+        *("Log", "Log1p", "LogSoftmax", "Softplus", "Lgamma", "Exp", "Square", "Pow", "SquaredDifference"),
+        *("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
+    )
+)
+"""Kernels by one of which a log-probability, or a ratio of probabilities, is computed."""
+
 # Rounding
 
 EXACT = frozenset().union(
@@ -133,9 +145,15 @@ READING_VALUES = frozenset(("ReadVariableOp", "ResourceGather"))
 """Kernels that return a variable's value, or rows of it."""
 READING = READING_VALUES.union(("ResourceGatherNd", "VariableShape"))
 """Kernels that take a variable's handle, alone or with other inputs, and do not change its value."""
+ADDING = frozenset(("AddV2", "Add", "AddN", "AssignAddVariableOp"))
+"""Kernels that add one tensor to another, or to a variable."""
 ASSIGNING = frozenset(("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"))
 UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
 """Prefixes of the names of kernels that give variables another value."""
+REFERENCE_UPDATES = frozenset(
+    ("Assign", "AssignAdd", "AssignSub", "ScatterUpdate", "ScatterAdd", "ScatterSub", "ScatterNdUpdate", "ScatterNdAdd")
+)
+"""Kernels that give reference variables of TensorFlow 1 another value, which they return."""
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """Prefixes of the names of kernels that store their inputs."""
 

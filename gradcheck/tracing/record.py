@@ -37,7 +37,9 @@ class RecordedOperation:
     gradient of an operation that brings its own, `custom_gradient` the call under tf.custom_gradient that made it, if
     any, and `began` the number of events before that call; `variables` are those whose values come last among its
     inputs. `derivative` is the number of the derivative that was being taken. `library` is the line of Keras that ran
-    it for the line of the user's code, `layer` the name of the layer whose call did. `inside` names the node of a
+    it for the line of the user's code, `layer` the name of the layer whose call did, `kind` its public class
+    of Keras, `entry` the function
+    of an installed package that this line calls, if that ran it. `inside` names the node of a
     graph, where a function has no other code. `call` is the innermost call of a public function that known defects are
     about. `stack` is the user's code that was running, `codes` the library code inside its innermost line, both
     innermost first.
@@ -56,6 +58,8 @@ class RecordedOperation:
     began: int = 0
     library: Line | None = None
     layer: str | None = None
+    kind: str = ""
+    entry: str = ""
     variables: tuple[Any, ...] = ()
     inside: str = ""
     call: LibraryCall | None = None
@@ -93,8 +97,8 @@ class RecordedOperation:
 
     @property
     def within(self) -> str:
-        """The layer, the line of Keras and the node of a graph that it runs in, as far as known."""
-        layer = "" if self.layer is None else f"layer {self.layer}"
+        """The layer, the line of a library and the node of a graph that it runs in, as far as known."""
+        layer = self.entry if self.layer is None else f"layer {self.layer}"
         return ",".join(part for part in (layer, at(self.library), self.inside) if part).strip()
 
     @property

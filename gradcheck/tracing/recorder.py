@@ -42,6 +42,7 @@ from gradcheck.tracing.record import (
 from gradcheck.tracing.state import ChangedState, VariableSnapshot, generators, state_restored
 from gradcheck.tracing.user_code import (
     call_user_code,
+    entry_of,
     expression_of,
     frames_of,
     library_codes,
@@ -245,8 +246,9 @@ class CodeRecorder:
         self._known.update((id(tensor), tensor) for tensor in outputs)
         frame = self.frame()
         if frame is not None:
-            library, fields["layer"] = running_layer()
+            library, fields["layer"], fields["kind"] = running_layer()
             fields["library"] = None if library is frame else line_of(library)
+            fields["entry"] = "" if library is frame else entry_of(library)
             fields["stack"], fields["codes"] = user_stack(frame), library_codes()
         now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside, "call": self.call()}
         fields = {"line": line_of(frame), **now, **fields}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry, ops
 
@@ -74,11 +75,18 @@ class Retraced(GraphInterpreter):
         return [one.wide for one in self._values(graph, graph.outputs, known, self._effects(graph))]
 
     def _random_numbers(self, graph: Any) -> dict[Any, TraceTensor]:
-        """The drawn numbers, by the tensors of the operations that draw; empty if the operations do not match."""
+        """The drawn numbers, by the tensors of the operations that draw; empty if the operations do not match.
+
+        A call that computes its value several times from one state draws the same numbers each time.
+        """
         operations = filter(lambda op: advances_random_state(op.type), graph.get_operations())
         drawing = [tensor for op in operations for tensor in op.outputs]
-        pairs = list(zip(drawing, self._drawn, strict=False))
-        if len(drawing) != len(self._drawn) or any(
+        times = len(self._drawn) // max(len(drawing), 1)
+        pairs = list(zip(drawing * times, self._drawn, strict=False))
+        repeated = zip(self._drawn, self._drawn[len(drawing) :], strict=False)
+        if len(pairs) != len(self._drawn) or not all(np.array_equal(one, other) for (_, one), (_, other) in repeated):
+            return {}
+        if any(
             (tensor.op.type, tensor.dtype) != (name, value.dtype) or not tensor.shape.is_compatible_with(value.shape)
             for tensor, (name, value) in pairs
         ):

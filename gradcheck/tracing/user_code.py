@@ -63,8 +63,8 @@ def _is_own(filename: str) -> bool:
     return not installed and (not filename.startswith("<") or bool(linecache.getlines(filename)))
 
 
-def running_layer() -> tuple[FrameType | None, str | None]:
-    """The frame of Keras in the innermost call of a layer, else its innermost frame; and that layer's name.
+def running_layer() -> tuple[FrameType | None, str | None, str]:
+    """The frame of Keras in the innermost call of a layer, else its innermost frame; that layer's name and class.
 
     Without Keras, the innermost frame of an installed package.
     """
@@ -78,9 +78,15 @@ def running_layer() -> tuple[FrameType | None, str | None]:
             installed = frame
         name = getattr(frame.f_locals.get("self"), "name", None) if frame.f_code.co_name == "call" else None
         if isinstance(name, str):
-            return frame if owned else keras, name
+            return frame if owned else keras, name, public_layer(type(frame.f_locals["self"]))
         frame = frame.f_back
-    return keras or installed, None
+    return keras or installed, None, ""
+
+
+def public_layer(kind: type) -> str:
+    """The public name of a class of layers of Keras; empty for any other class."""
+    home = getattr(sys.modules.get("keras"), "layers", None)
+    return f"keras.layers.{kind.__name__}" if getattr(home, kind.__name__, None) is kind else ""
 
 
 def frames_of(codes: Container[int]) -> list[FrameType]:
@@ -169,7 +175,7 @@ def place_of(line: Line | None, operation: str | None = None) -> Place | None:
 
 def at(line: Line | None) -> str:
     """A line as part of a sentence, such as ` at train.py:12`; empty if unknown."""
-    return "" if line is None else f" at {_short(line)}"
+    return "" if line is None else f" at {short(line)}"
 
 
 def quoted(line: Line | None) -> str:
@@ -180,7 +186,7 @@ def quoted(line: Line | None) -> str:
     found = statements_on(line)
     if len(found) == 1 and found[0].end_lineno != found[0].lineno and not hasattr(found[0], "body"):
         text = textwrap.shorten(ast.unparse(found[0]), LONGEST, placeholder=" ...")
-    return f"`{text}` ({_short(line)})" if text else f"the code{at(line)}"
+    return f"`{text}` ({short(line)})" if text else f"the code{at(line)}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -192,9 +198,29 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
-def _short(line: Line) -> str:
+def short(line: Line) -> str:
+    """A line without the folder of its file, such as `train.py:12`."""
     # A diagnosis gives the whole path in addition to its sentences.
-    return f"{Path(line[0]).name}:{line[1]}"
+    return f"{_in_package(line[0]) or Path(line[0]).name}:{line[1]}"
+
+
+def _in_package(filename: str) -> str:
+    """The path of a file below the folder of installed packages, if it belongs to one that is not Keras."""
+    folder = next((part for part in INSTALLED if part in filename), None)
+    return "" if folder is None or file_owner(filename) != "user" else Path(filename.rpartition(folder)[2]).as_posix()
+
+
+def entry_of(frame: FrameType | None) -> str:
+    """The function of an installed package that the called code calls, for a frame inside; empty for its own code."""
+    name = ""
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        code = frame.f_code
+        if file_owner(code.co_filename) == "user" and _is_own(code.co_filename):
+            return name
+        if package := _in_package(code.co_filename).partition("/")[0]:
+            name = f"{getattr(code, 'co_qualname', code.co_name)} of {package.removesuffix('.py')}"
+        frame = frame.f_back
+    return ""
 
 
 def source_expressions(frame: FrameType | None, method: str) -> list[str]:
@@ -215,6 +241,19 @@ def _leaves(node: ast.expr) -> list[str]:
         pairs = sorted(zip(keys, node.values, strict=True), key=lambda pair: pair[0])
         return [text for _, value in pairs for text in _leaves(value)]
     return [ast.unparse(node)]
+
+
+def line_that_makes(kind: str, name: str, filename: str) -> Line | None:
+    """The one line of a file that makes an object of a class, with this name if several do; None if there is none."""
+    tree = Source.for_filename(filename).tree
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    made = [one for one in calls if kind in (getattr(one.func, "id", None), getattr(one.func, "attr", None))]
+    names = [
+        next((getattr(word.value, "value", "") for word in one.keywords if word.arg == "name"), "") for one in made
+    ]
+    named = [one for one, given in zip(made, names, strict=True) if given == name]
+    found = named or [one for one, given in zip(made, names, strict=True) if not given]
+    return (filename, found[0].lineno) if len(found) == 1 else None
 
 
 def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:

@@ -21,6 +21,7 @@ from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.tracing.hooks import patched
+from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
@@ -37,7 +38,13 @@ from gradcheck.tracing.state import (
 from gradcheck.training.gradient_changes import GradientChange, alike
 from gradcheck.training.optimizers import OptimizerCall, scale_variable, twice_the_scale
 from gradcheck.training.repeated_runs import operation_apart, runs_apart
-from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
+from gradcheck.training.side_effects import (
+    TENSOR,
+    PythonState,
+    SideEffectGuard,
+    UnrepeatableStepError,
+    refuse_iterators,
+)
 from gradcheck.training.step_recorder import StepRecorder, Updated, as_it_is
 from gradcheck.training.step_run import StepRun
 from gradcheck.typing import Array
@@ -50,11 +57,13 @@ class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked.
 
     `unconnected` are variables, listed or passed to the step's tapes and optimizers for training, that have no gradient
-    and do not change the loss, as the caller would name them.
+    and do not change the loss, as the caller would name them. `random`: `held` saw that the step draws random numbers.
     """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
+        self.intended = Intended()
+        self.random = False
         self.variables: tuple[Any, ...] = ()
         self.unconnected: tuple[Any, ...] = ()
         self._listed: tuple[Any, ...] = ()
@@ -182,7 +191,7 @@ class StepRunner:
         """Record a run of the step, operation by operation."""
         python = self._put_back()
         try:
-            return recorded(self.step, self.inputs)
+            return recorded(self.intended.around(self.step), self.inputs)
         finally:
             if restore_python:
                 python.restore()
@@ -209,9 +218,21 @@ class StepRunner:
         with suppress(*OF_THE_STEP), state_restored() as snapshot, self._guard.active():
             names = executed_operations(self._run_without_update)
             used = tuple(generator for generator in drawing if generator.used)
-            if used or any(map(is_random, names)):
+            self.random = bool(used) or any(map(is_random, names))
+            if self.random:
                 return ChangedState(snapshot.changed(), used).besides(self.variables)
         return UNCHANGED
+
+    def hold(self) -> None:
+        """Hold what is intended from now on. Raises ValueError if that changes a gradient."""
+        if not self.intended:
+            return
+        before = self.run()
+        self.intended.hold()
+        if apart := runs_apart(before, self.run()):
+            raise ValueError(
+                f"what is intended cannot be held: it changes the step ({apart}); check it without intended="
+            )
 
     def repeats(self) -> bool:
         """Whether two runs from the current state, also of Python, are alike."""
@@ -264,7 +285,7 @@ class StepRunner:
 
     def _call(self) -> Any:
         try:
-            return self.step(*self.inputs)
+            return self.intended.call(self.step, *self.inputs)
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own
@@ -370,10 +391,12 @@ def _difference(
             before.restore(name)
             if len(changes) > 1 and not runs_apart(first, runner.run(restore_python=False)):
                 causes.append(change)
+        told = causes or list(changes.values())
+        remedy = "pass that as an input, keep it in a tf.Variable, or change it outside of the step"
+        if all(TENSOR in one for one in told):  # no tape follows a variable
+            remedy = "set that at the beginning of the step, as a total of losses to zero, or pass it as an input"
         return UnrepeatableStepError(
-            f"two runs of the step from the same state differ ({apart}), and it changes "
-            f"{', '.join(causes or changes.values())}; pass that as an input, keep it in a tf.Variable, or change it "
-            "outside of the step"
+            f"two runs of the step from the same state differ ({apart}), and it changes {', '.join(told)}; {remedy}"
         )
     return DifferingRunsError(f"two runs of the step from the same state differ ({apart}): {runner.hidden_state()}")
 

@@ -34,6 +34,8 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np
 STATE = (*PLAIN, *GENERATORS, *CONTAINERS, tf.Tensor, Iterator, io.IOBase)
 
 
+TENSOR = " (a tensor of shape "
+"""Follows the name of a tensor that the step changes."""
 UNREADABLE = (tf.resource, tf.variant)
 """The dtypes of tensors without values."""
 
@@ -217,7 +219,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def _difference(before: Any, after: Any) -> str:
     if isinstance(after, tf.Tensor):
-        return f" (a tensor of shape {tuple(after.shape)})"
+        return f"{TENSOR}{tuple(after.shape)})"
     numbers = (bool, int, float, str)
     if isinstance(before, numbers) and isinstance(after, numbers):
         return f" (was {before!r}, is {after!r})"

@@ -17,6 +17,7 @@ from gradcheck.autodiff.reverse import WrongShapeError, all_shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.check import result_of
 from gradcheck.diagnosis.calls import merged
+from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
@@ -104,7 +105,10 @@ class StepCheck:
         if not set(map(id, self.variables)).difference(id(variable_of(one)) for one in unconnected):
             order = nothing_connected(order)
         held = self.runner.held()
-        notes = [*order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
+        if self.runner.random and not order.findings:
+            about += notes_on_samples(self.runner.recorded(restore_python=True))
+        intended = [self.runner.intended.note] if self.runner.intended else []
+        notes = [*intended, *order.notes, *about, *notes, *([] if held == UNCHANGED else [held.note])]
         findings = (*order.findings, *wrong_updates)
         verdict = Verdict.MISMATCH if findings else order.verdict
         return Result({1: replace(order, verdict=verdict, findings=findings, notes=tuple(notes))}, unconnected=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_close, assert_step, check, explain
 
 Loss = Callable[[], Any]
 w = tf.Variable([1.0, 100.0], name="w")
@@ -130,10 +131,23 @@ def test_where_all_is_finite_it_is_a_note(loss: Loss) -> None:
     assert note.endswith((": call it as softplus(v)", ": call it as scaled(v, w)"))
 
 
+def test_where_all_is_finite_check_and_a_step_say_so_too() -> None:
+    unused = r"the custom gradient of softplus is not used at test_keywords\.py:\d+, .*: call it as softplus\(v\)"
+    (note,) = check(lambda: softplus(x=v), variables=[v]).orders[1].notes
+    assert re.fullmatch(unused, note)
+    with pytest.warns(UserWarning, match=unused):
+        assert_close(lambda: softplus(x=v), variables=[v])
+    with pytest.warns(UserWarning, match=unused):
+        (note,) = assert_step(step_of(lambda: softplus(x=v), v), variables=[v]).orders[1].notes
+    assert re.fullmatch(unused, note)
+
+
 @pytest.mark.parametrize("loss", [lambda: softplus(v), lambda: scaled(v, w), lambda: powered(v, n=2)])
 def test_by_position_or_with_a_number_by_keyword_there_is_no_note(loss: Loss) -> None:
     result = explain(step_of(loss, v))
     assert not [note for note in result.orders[1].notes if "keyword" in note]
+    assert not check(loss, variables=[v]).orders[1].notes
+    assert not assert_step(step_of(loss, v), variables=[v]).orders[1].notes
     assert not any("keyword" in one.diagnosis.evidence for one in result.sources if one.diagnosis is not None)
 
 

@@ -47,7 +47,10 @@ def test_code_without_its_text() -> None:
         "    return tape.gradient(loss, x)",
     ]
     exec("\n".join(program), space)
-    assert diagnosis(space["stopped"]).remedy == f"leave tf.stop_gradient out of the code at <string>:3{MEANT}"
+    assert (
+        diagnosis(space["stopped"]).remedy
+        == f'leave tf.stop_gradient out of the code at <string>:3{MEANT}, and intended="<string>:3" compares the rest'
+    )
     assert diagnosis(space["outside"]).remedy.startswith("move the code at <string>:6 into the block")
 
 
@@ -84,7 +87,8 @@ def test_all_cuts_are_named(lines: Callable[..., str]) -> None:
     assert found.cause is Cause.STOP_GRADIENT
     assert lines(code, also) in found.evidence
     assert found.evidence.count("comes back") == 1
-    assert f"{MEANT}; and also: write `parts.append(float(x**3))` (" in found.remedy
+    assert f"{MEANT}, and intended=" in found.remedy
+    assert "compares the rest; and also: write `parts.append(float(x**3))` (" in found.remedy
 
 
 def test_what_moves_in_steps_is_no_further_cut() -> None:

@@ -13,7 +13,7 @@ from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, c
 
 Loss = Callable[..., Any]
 Pass = Callable[[Any], Any]
-MEANT = "a surrogate; if that is meant, nothing is wrong; otherwise "
+MEANT = "a surrogate; if that is meant, nothing is wrong"
 
 
 def f32(value: Any, name: str) -> tf.Variable:
@@ -153,7 +153,8 @@ def test_a_custom_gradient_that_is_a_surrogate_is_named_as_one(function: Any) ->
         assert one.cause is Cause.CUSTOM_GRADIENT
         assert f" {function.__name__} under tf.custom_gradient" in one.evidence
         assert CUSTOM[function] in one.evidence
-        assert one.remedy.startswith(f"{MEANT}correct the gradient that {function.__name__} at test_surrogates.py:")
+        marked = f'{MEANT}, and intended="{function.__name__}" compares the rest; otherwise correct the gradient that '
+        assert one.remedy.startswith(f"{marked}{function.__name__} at test_surrogates.py:")
 
 
 def test_a_kernel_that_quantises_has_a_surrogate() -> None:
@@ -161,7 +162,7 @@ def test_a_kernel_that_quantises_has_a_surrogate() -> None:
     one = diagnosis_of(explain(step))
     assert one.evidence.startswith("FakeQuantWithMinMaxArgs at test_surrogates.py:")
     assert " rounds, and its gradient is meant to pass as if it did not" in one.evidence
-    assert one.remedy.startswith(MEANT)
+    assert one.remedy.startswith(f"{MEANT}; otherwise ")
 
 
 @pytest.mark.parametrize("function", [lambda x: x + tf.stop_gradient(tf.round(x) - x), straight_through])
@@ -169,7 +170,7 @@ def test_where_no_difference_can_tell_a_note_names_it(function: Any) -> None:
     step = step_of(lambda: tf.reduce_sum(function(3.3 * w) ** 2), w)
     (one,) = explain(step).sources
     assert one.right is None
-    assert one.note.endswith(": a surrogate; if that is meant, nothing is wrong")
+    assert f": {MEANT}, and intended=" in one.note
     (note,) = check(lambda: step()[0], variables=[w]).orders[1].notes
     assert note.startswith("the staircase in variables[0] (w:0): ")
 
@@ -209,10 +210,10 @@ def test_of_two_stop_gradients_the_harmless_one_is_left_out(lines: Callable[...,
 
     one = diagnosis_of(explain(step_of(loss, w)))
     assert one.evidence.startswith(lines(loss, "tf.stop_gradient at test_surrogates.py:«through = w» lets the value"))
-    assert one.remedy.count("test_surrogates.py") == 1
+    assert one.remedy.partition("; otherwise ")[2].count("test_surrogates.py") == 1
 
 
 def test_a_part_that_is_held_back_is_named_as_before() -> None:
     one = diagnosis_of(explain(step_of(lambda: tf.reduce_sum(w * tf.stop_gradient(w)), w)))
     assert " is lost at " in one.evidence
-    assert one.remedy.endswith("; if that was its purpose, nothing is wrong")
+    assert "; if that was its purpose, nothing is wrong, and intended=" in one.remedy

@@ -8,9 +8,10 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from gradcheck import AuditResult, audit
+from gradcheck import AuditResult, audit, check
 from gradcheck.audit import audit_saved_model
 
 
@@ -85,3 +86,78 @@ def test_a_layer_that_is_mostly_right_in_a_region_is_wrong_on_silence() -> None:
     answers = [told(audit(layer, sound))["keras.layers.MelSpectrogram"] for sound in (silent, silent + tf.range(512.0))]
     name = "keras_mel_spectrogram-silence-order2"
     assert [{one: inside for one, _, inside in row}[name] for row in answers] == [True, None]
+
+
+MADE = {
+    "keras.layers.LayerNormalization": lambda: keras.layers.LayerNormalization(name="first"),
+    "keras.layers.BatchNormalization": lambda: keras.layers.BatchNormalization(name="second"),
+    "keras.layers.GroupNormalization": lambda: keras.layers.GroupNormalization(2),
+    "keras.layers.PReLU": lambda: keras.layers.PReLU(alpha_initializer="ones", shared_axes=[1]),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_layer_is_named_with_the_line_that_makes_it_and_a_layer_to_use_instead(kind: str) -> None:
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((4,)), keras.layers.Dense(4), MADE[kind](), keras.layers.Dense(1)]
+    trained = keras.Sequential(layers)
+    trained.compile("sgd", "mse")
+    x = tf.constant(np.random.default_rng(0).normal(size=(3, 4)), tf.float32) * (kind != "keras.layers.PReLU")
+    result = audit(trained.train_step, (x, tf.zeros((3, 1))))
+    (found,) = (one for one in result.operations if one.kernel == kind)
+    assert found.layer == layers[2].name
+    assert found.place is not None
+    assert found.place.file.endswith("test_audit.py")
+    assert found.place.code.startswith(f'"{kind}": lambda: keras.layers.')
+    text = str(found)
+    assert text.startswith(f"{kind}: layer {layers[2].name}, tests/keras/test_audit.py:")
+    assert "example of the record" not in text
+    names: dict[str, Any] = {"keras": keras, "tf": tf}
+    code = text.partition("with the same weights:\n")[2].splitlines()
+    exec("\n".join(line.removeprefix(" " * 16) for line in code), names)
+    config = {**layers[2].get_config(), "dtype": "float64"}
+    made = next(one for name, one in names.items() if name in ("Normalization", "Rectifier"))
+    mended, original = made.from_config(config), type(layers[2]).from_config(config)
+    values = tf.constant(np.random.default_rng(1).normal(size=(3, 4)) * (kind != "keras.layers.PReLU"))
+    mended.build((3, 4)), original.build((3, 4))
+
+    def called(layer: Any) -> Any:
+        return lambda given: layer(given, training=True) if "Batch" in kind else layer(given)
+
+    np.testing.assert_allclose(called(mended)(values), called(original)(values), rtol=1e-12)
+    order = 1 if "PReLU" in kind else 2
+    assert check(called(original), values, order=order).verdict != "agree"
+    assert check(called(mended), values, order=order).verdict == "agree"
+
+
+class Net(keras.Model):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.norm = keras.layers.Dense(4), keras.layers.LayerNormalization()
+
+    def call(self, x: Any) -> Any:
+        return self.norm(self.dense(x))
+
+
+def test_a_layer_that_the_user_s_code_calls_is_placed_there() -> None:
+    net = Net()
+    net.compile("sgd", "mse")
+    net(tf.ones((2, 3)))
+    (found,) = audit(net.train_step, (tf.ones((2, 3)), tf.zeros((2, 4)))).operations
+    assert found.kernel == "keras.layers.LayerNormalization"
+    assert found.place is not None
+    assert found.place.code == "return self.norm(self.dense(x))"
+
+
+def two_of_a_kind() -> Any:
+    return [keras.layers.LayerNormalization(), keras.layers.LayerNormalization()]
+
+
+def test_where_several_lines_may_make_a_layer_its_name_has_to_do() -> None:
+    both = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), *two_of_a_kind()])
+    both.compile("sgd", "mse")
+    found = audit(both.train_step, (tf.ones((2, 4)), tf.zeros((2, 4)))).operations
+    assert {one.place for one in found} == {None}
+    assert [str(one).partition("\n")[0] for one in found] == [
+        f"keras.layers.LayerNormalization: layer {one.name}, in the model" for one in both.layers[1:]
+    ]

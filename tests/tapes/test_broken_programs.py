@@ -64,7 +64,7 @@ def test_a_right_program_gives_finite_gradients(program: WrittenProgram) -> None
 
 OF_OPERATIONS = {
     *(Cause.OPERATION, Cause.KNOWN_DEFECT, Cause.NOT_COMPARED),
-    *(Cause.COMPOSITION, Cause.NOT_FINITE, Cause.CAME_IN),
+    *(Cause.COMPOSITION, Cause.NOT_FINITE, Cause.CAME_IN, Cause.BRANCH),
 }
 """Causes in the operations of a program, and not in its tapes; tests/planted has their faults."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import GradientWrongValue, assert_step
+from gradcheck import GradientPartial, GradientWrongValue, assert_step, explain
 from gradcheck.result import Cause, Diagnosis
 from gradcheck.training.common_factor import ONE_TAPE
 from gradcheck.training.step_check import REMEDY, RESET
@@ -126,6 +128,7 @@ def test_a_tensor_that_an_object_keeps_is_named(trainer: Trainer, name: str) -> 
     with pytest.raises(ValueError, match=rf"and it changes trainer\.{name} \(a tensor of shape ") as caught:
         assert_step(step, BATCH)
     assert "generator" not in str(caught.value)
+    assert "; set that at the beginning of the step" in str(caught.value)
     assert getattr(trainer, name) is before
     assert assert_step(step, BATCH, tf.constant(before, tf.float64)).verdict == "agree"
     assert getattr(trainer, name) is before
@@ -212,3 +215,66 @@ def test_a_train_step_that_keeps_a_sum() -> None:
     net.train_step(BATCH)
     found = cause(net.train_step)
     assert found.remedy == RESET.format(name="held:0")
+
+
+def test_a_total_of_losses_that_two_tapes_see(trainer: Trainer) -> None:
+    def kept(batch: Any, *, fresh: bool = True) -> Any:
+        trainer.total = 0.0 if fresh else trainer.total
+        with tf.GradientTape() as tape:
+            trainer.total += trainer.loss(batch[:2])
+        with tf.GradientTape() as tape:
+            trainer.total += trainer.loss(batch[2:])
+        trainer.apply(tape.gradient(trainer.total, trainer.w))
+        return trainer.total
+
+    def one_tape(batch: Any) -> Any:
+        trainer.total = 0.0
+        with tf.GradientTape() as tape:
+            for part in (batch[:2], batch[2:]):
+                trainer.total += trainer.loss(part)
+        trainer.apply(tape.gradient(trainer.total, trainer.w))
+        return trainer.total
+
+    def added(batch: Any) -> Any:
+        trainer.total, gradient = 0.0, tf.zeros_like(trainer.w)
+        for part in (batch[:2], batch[2:]):
+            loss, new = trainer.gradient(part)
+            trainer.total, gradient = trainer.total + loss, gradient + new
+        trainer.apply(gradient)
+        return trainer.total
+
+    trainer.total = tf.constant(0.0, tf.float64)
+    with pytest.raises(ValueError, match="set that at the beginning of the step, as a total of losses to zero"):
+        assert_step(partial(kept, fresh=False), BATCH)
+    with pytest.raises(GradientPartial) as caught:
+        assert_step(kept, BATCH)
+    assert "add up the gradients of each tape, each of its own loss, or open one tape around all" in str(caught.value)
+    for right in (one_tape, added):
+        assert assert_step(right, BATCH).verdict == "agree"
+
+
+@pytest.mark.parametrize("in_a_variable", [True, False])
+def test_gradients_that_are_added_up_are_not_to_be_added_up(trainer: Trainer, in_a_variable: bool) -> None:
+    def step(*, once: bool = False) -> Any:
+        total, gradients = tf.zeros((), tf.float64), []
+        trainer.sum.assign(tf.zeros_like(trainer.sum))
+        for part in (BATCH[:2], BATCH[2:]):
+            with tf.GradientTape() as tape:
+                total += trainer.loss(part)
+            gradients.append(tape.gradient(total, trainer.w))
+            if in_a_variable:
+                trainer.sum.assign_add(gradients[-1])
+        return gradients[1] if once else trainer.sum.read_value() if in_a_variable else gradients[0] + gradients[1]
+
+    _, second = explain(step).sources
+    assert second.diagnosis is not None
+    assert second.diagnosis.cause is Cause.OUTSIDE_TAPE
+    assert re.match(
+        r"nothing is wrong: `.*` \(test_kept_sums.*\) adds this gradient to that of ", second.diagnosis.remedy
+    )
+    both = lambda: (trainer.loss(BATCH[:2]) + trainer.loss(BATCH[2:]), [step()])  # noqa: E731
+    assert assert_step(both, variables=[trainer.w]).verdict == "agree"
+    if not in_a_variable:
+        _, second = explain(partial(step, once=True)).sources
+        assert second.diagnosis is not None
+        assert second.diagnosis.remedy.startswith("add up the gradients of each tape")

@@ -314,3 +314,56 @@ def test_no_session() -> None:
         assert_step(lambda: None)
     with pytest.raises(TypeError, match=r"session is of type int; a tf.compat.v1.Session was expected"):
         assert_step(lambda: None, session=3)
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_an_update_on_the_path_goes_through_the_state_of_a_variable(use_resource: bool) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        a = v1.get_variable("a", initializer=np.array([0.5, 2.0]), use_resource=use_resource)
+        updated = v1.assign(a, 2.0 * a, use_locking=True)
+        with tf.control_dependencies([updated]):
+            stored = tf.reduce_sum((a.read_value() if use_resource else updated) ** 2)
+        computed = tf.reduce_sum((2.0 * a) ** 2)
+        gradients = [tf.gradients(loss, [a]) for loss in (stored, computed)]
+        session.run(a.initializer)
+
+        def step() -> Any:
+            return session.run((stored, [gradient for gradient in gradients[0] if gradient is not None])) or None
+
+        def lost() -> Any:
+            return session.run(stored), [None]
+
+        with pytest.raises(gradcheck.GradientMismatch) as caught:
+            assert_step(step if use_resource else lost)
+        told = str(caught.value)
+        assert "cause        went through state" in told
+        assert ("a reference variable of TensorFlow 1" in told) is not use_resource
+        assert "compute with the tensor itself instead of `updated = v1.assign(a, 2.0 * a" in told
+        assert assert_step(lambda: session.run((computed, gradients[1]))).verdict == "agree"
+
+
+def graph_with(use_resource: bool) -> tuple[Any, Any]:
+    """A loss, and its gradient by a tape in a graph."""
+    a = v1.get_variable("a", initializer=np.array([0.5, 2.0]), use_resource=use_resource)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(a**2)
+    return loss, tape.gradient(loss, a)
+
+
+def test_a_tape_that_gets_a_reference_variable() -> None:
+    def building(use_resource: bool) -> Any:
+        with tf.Graph().as_default():
+            return graph_with(use_resource)[1].name
+
+    (one,) = gradcheck.explain(lambda: building(False)).sources
+    assert one.diagnosis is not None
+    assert one.diagnosis.cause is gradcheck.Cause.NOT_WATCHED
+    assert "use_resource=True" in one.diagnosis.remedy
+    with pytest.raises(
+        ValueError, match=r"takes a derivative in a tf\.Graph, whose tensors have no values; .*session="
+    ):
+        gradcheck.explain(lambda: building(True))
+    with tf.Graph().as_default(), v1.Session() as session:
+        loss, gradient = graph_with(True)
+        session.run(v1.global_variables_initializer())
+        assert assert_step(lambda: session.run((loss, [gradient]))).verdict == "agree"

@@ -161,7 +161,7 @@ the gradient of square is wrong
     evidence     3 of 6 is lost at x[1]: tf.stop_gradient at {HERE}:{LINE} lets the value through, not the gradient; \
 no other operation is wrong by itself (1 operation looked at)
     remedy       leave tf.stop_gradient out of `return x * tf.stop_gradient(x)` ({HERE}:{LINE}); if that \
-was its purpose, nothing is wrong
+was its purpose, nothing is wrong, and intended="{HERE}:{LINE}" compares the rest
 
 order 1: mismatch, 4 compared, 0 inconclusive"""
 

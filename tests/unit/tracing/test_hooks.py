@@ -157,10 +157,15 @@ def jacobians() -> None:
         getattr(tape, method)(y, x)
 
 
+@tf.custom_gradient
+def doubled(x: Any) -> Any:
+    return x * 2.0, lambda upstream: upstream * 2.0
+
+
 def custom() -> Any:
     x = tf.Variable(1.0)
     with tf.GradientTape() as tape:
-        y = tf.custom_gradient(lambda x: (x * 2.0, lambda upstream: upstream * 2.0))(x)
+        y = doubled(x)
     return tape.gradient(y, x)
 
 
@@ -227,6 +232,8 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     **dict.fromkeys(("GRADIENT_LOOKUP", "DERIVATIVES[gradient]"), differentiated),
     **{f"DERIVATIVES[{name}]": jacobians for name in ("jacobian", "batch_jacobian")},
     **dict.fromkeys(("GRADIENT_DEFINITION", "CUSTOM_GRADIENT", "VARIABLE_ACCESS"), custom),
+    "CUSTOM_GRADIENT_IN_GRAPHS": lambda: tf.function(doubled)(tf.constant(1.0)),
+    "STOP_GRADIENT": lambda: tf.stop_gradient(tf.constant(1.0)),
     "PYTHON_FUNCTION": lambda: tf.py_function(lambda x: x, [tf.constant(1.0)], tf.float32),
     "RETRACING_WARNING": retraced,
     "SESSION_RUN": in_session,
