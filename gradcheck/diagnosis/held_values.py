@@ -41,7 +41,7 @@ class _Flow:
                 }
 
     def name(self, tensor: object) -> int:
-        """What identifies a value: that of a variable its handle, a computation that is repeated the first tensor."""
+        """The key of a value: that of a variable's handle, or of the first tensor of a computation that is repeated."""
         return self._names.get(key(tensor), key(tensor))
 
     def reached(self, start: Iterable[int], without: Collection[int] = ()) -> set[int]:
@@ -81,7 +81,7 @@ class _Flow:
 
 
 def purpose(source: CallSource, stop: RecordedOperation) -> str:
-    """What a tf.stop_gradient holds on purpose, by what the code does with the value; empty if that does not tell."""
+    """The kind of value that a tf.stop_gradient holds on purpose, by its use in the code; empty if that is unclear."""
     flow, own = _Flow(source.record, source.call), key(source.tensor)
     held = flow.reached(map(key, stop.outputs))
     # A target may depend on other variables than the prediction that it is compared with.

@@ -265,9 +265,10 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
     if not np.isfinite(gradients).all():
         return None
     every = directions_at(np.random.default_rng(0), FEW if problem.point.size <= SMALL else probes, problem.point)
-    for directions in (every[: DIRECTIONS * max(1, probes // PAIR)], every):
+    for quickly in (True, False):
+        count = DIRECTIONS * max(1, probes // PAIR) if quickly else FEW if problem.expensive else len(every)
+        directions = every[:count]
         lines = Lines(problem, directions, cotangents, tolerance)
-        quickly = directions is not every
         estimate = screened(lines.sampled, len(directions)) if quickly else slope_estimate(lines.sample())
         autodiff = along(directions, gradients)
         table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)

@@ -20,7 +20,7 @@ from gradcheck.tracing.blame_time import ENDLESS, BlameTime
 from gradcheck.tracing.kernels import READING, UPDATES
 from gradcheck.tracing.library_functions import LibraryCall
 from gradcheck.tracing.operation import CannotRunError, Operation
-from gradcheck.tracing.state import UNCHANGED, ChangedState, draws_at_random, is_random
+from gradcheck.tracing.state import UNCHANGED, ChangedState, advances_random_state, draws_at_random, is_random
 from gradcheck.tracing.user_code import Line, Stack, at, place_of, quoted
 
 
@@ -331,6 +331,12 @@ class CodeRecord:
     def derivatives(self) -> list[DerivativeCall]:
         """The derivatives that were taken."""
         return [event for event in self.events if isinstance(event, DerivativeCall)]
+
+    @cached_property
+    def drawn(self) -> list[tuple[str, Any]]:
+        """The outputs of the operations that draw random numbers, with the names of these."""
+        drawing = (one for one in self.operations if advances_random_state(one.name))
+        return [(one.name, output) for one in drawing for output in one.outputs if output.dtype != tf.resource]
 
     @cached_property
     def operations(self) -> list[RecordedOperation]:

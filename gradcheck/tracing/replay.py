@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from types import FrameType
@@ -15,7 +16,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.tracing.library_functions import LibraryCall
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import CodeRecorder
-from gradcheck.tracing.state import hidden_state, state_restored
+from gradcheck.tracing.state import drawn_again, hidden_state, state_restored
 from gradcheck.tracing.user_code import call_user_code
 from gradcheck.typing import Array
 
@@ -49,7 +50,8 @@ def replayed(
         if source.input is not None:
             leaves[source.input] = leaves[source.input] + delta
     inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
-    with state_restored():
+    # A graph would draw other numbers than the code does.
+    with state_restored(), drawn_again(record.drawn) if tf.inside_function() else nullcontext():
         record.accessed.put_back()  # a traced replay leaves its final state
         for source, delta in moves:
             if source.moved_at_start:

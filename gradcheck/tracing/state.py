@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -398,4 +398,28 @@ def drawn_statelessly() -> Iterator[None]:
         return draw
 
     with patched(*((*RANDOM_OPERATIONS[name], standing_in(stateless)) for name, stateless in STATELESS.items())):
+        yield
+
+
+@contextmanager
+def drawn_again(drawn: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    """Draw the random numbers of an earlier run, given by the names of its operations and their outputs, in order.
+
+    In a graph that is traced in the block they are constants. Where the code draws by another operation, it draws anew.
+
+    >>> import tensorflow as tf
+    >>> with drawn_again([("RandomUniform", tf.constant([0.25, 0.75]))]):
+    ...     tf.random.uniform([2]).numpy().tolist()
+    [0.25, 0.75]
+    """
+    left = iter(drawn)
+
+    def standing_in(function: str) -> Wrapper:
+        def draw(original: Any, *args: Any, **kwargs: Any) -> Any:
+            name, value = next(left, ("", None))
+            return value if name.lower() == function.replace("_", "") else original(*args, **kwargs)
+
+        return draw
+
+    with patched(*((*place, standing_in(name)) for name, place in RANDOM_OPERATIONS.items())):
         yield

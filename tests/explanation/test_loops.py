@@ -229,6 +229,7 @@ def test_a_row_stored_inside_of_the_tape_is_lost_in_a_variable() -> None:
 
 
 def test_a_keras_variable_that_the_code_does_not_read() -> None:
+    keras.utils.set_random_seed(1)
     used, spare = keras.layers.Dense(1, name="used"), keras.layers.Dense(1, name="spare")
     batch = tf.ones((2, 3))
     used(batch), spare(batch)

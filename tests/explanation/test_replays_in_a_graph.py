@@ -39,6 +39,9 @@ def codes(x: tf.Variable, factor: float) -> dict[str, Code]:
     def drawing() -> Any:
         return gradient(lambda: np.random.uniform(1.0, 2.0))
 
+    def drawing_tensors() -> Any:
+        return gradient(lambda: tf.random.uniform((), 1, 2, tf.float64) + tf.random.normal((), 9, 1, tf.float64))
+
     def drawing_late() -> Any:
         return gradient(lambda: tf.numpy_function(lambda: np.float64(np.random.uniform(1, 2)), [], tf.float64))
 
@@ -58,6 +61,7 @@ def codes(x: tf.Variable, factor: float) -> dict[str, Code]:
         "state": counting,
         "read": reading,
         "drawn": drawing,
+        "drawn by TensorFlow": drawing_tensors,
         "drawn late": drawing_late,
         "of a tensor": of_a_tensor,
         "counted": python_state,
@@ -65,7 +69,7 @@ def codes(x: tf.Variable, factor: float) -> dict[str, Code]:
     }
 
 
-TRACED = ("plain", "state", "drawn", "counted", "function")
+TRACED = ("plain", "state", "drawn", "drawn by TensorFlow", "counted", "function")
 NAMES = (*TRACED, "read", "drawn late", "of a tensor")
 
 
