@@ -23,7 +23,7 @@ from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.known_defect import known_to_raise
 from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.numerics.probing import FEW_INPUTS, PAIR, directions_at
-from gradcheck.numerics.sampling import LinePoints
+from gradcheck.numerics.sampling import EPS64, LinePoints
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Remembered
 from gradcheck.problem.given import GivenGradient
@@ -239,7 +239,9 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
     try:
         agreement = plainly_agrees(problem, tolerance, probes)
         if agreement is not None:
-            return _together(problem, *agreement, tolerance, probes)
+            return _sharper(problem, agreement[1], tolerance, probes) or _together(
+                problem, *agreement, tolerance, probes
+            )
         if problem.outputs == 1 and (len(sources) > CLOSELY or problem.expensive):
             return _many(problem, tolerance, probes)
         if len(sources) == 1:
@@ -290,6 +292,16 @@ def _share(allowed: Array, largest: Array) -> float:
     return float(np.min(allowed[largest > 0] / largest[largest > 0], initial=np.inf))
 
 
+def _sharper(problem: CallProblem, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
+    """Compare sources in float64 of which low precision shows too little; nothing unless they agree there."""
+    coarse = bool(np.any((shares > COARSE) & np.isfinite(shares)))
+    if problem.roundoff <= EPS64 or not coarse or problem.expensive:
+        return []
+    tables = first_order_in_float64(problem.taken, tolerance, probes)
+    order = None if tables is None else summarise(1, tables, problem.sources)
+    return [] if order is None or order.verdict is not Verdict.AGREE else [(problem.taken, order)]
+
+
 def _together(problem: CallProblem, table: Comparison, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
     """Compare sources that plainly agree; those that are hidden by the others are compared without these."""
     hidden = (shares > HIDDEN) & (not tolerance.given)
@@ -321,7 +333,7 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
 
     order = told(first_order(problem, tolerance, probes))
     if order.verdict is Verdict.INCONCLUSIVE and not finite(one.given):
-        tables = first_order_in_float64(one, tolerance, probes)
+        tables = first_order_in_float64([one], tolerance, probes)
         return order if tables is None else told(tables)
     return order
 
@@ -443,27 +455,29 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
     return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
 
 
-def first_order_in_float64(one: CallSource, tolerance: Tolerance, probes: int) -> list[Comparison] | None:
-    """Compare first derivatives with respect to a source as `check` does; None without a float64 form.
+def first_order_in_float64(taken: Sequence[CallSource], tolerance: Tolerance, probes: int) -> list[Comparison] | None:
+    """Compare first derivatives with respect to sources as `check` does; None without a float64 form.
 
-    For gradients that are not finite: the rounding of others is not measured here.
+    For gradients of which low precision shows nothing. The rounding of those that are not finite is not measured here.
     """
-    if one.call.method != "gradient" or one.moved_by_operations:
+    if taken[0].call.method != "gradient" or any(one.moved_by_operations for one in taken):
         return None
     try:
-        function = with_float64_form(open_function(partial(_target, one), (tf.constant(one.value),), None))
+        function = open_function(partial(_target, taken), tuple(tf.constant(one.value) for one in taken), None)
+        function = with_float64_form(function)
     except (RuntimeError, ValueError):  # the code did not reach the call, or returns no finite number there
         return None
-    given = tf.convert_to_tensor(one.given)
-    problem = GivenGradient.of(function, lambda tensors: [given])
+    given = [tf.convert_to_tensor(one.given) for one in taken]
+    problem = GivenGradient.of(function, lambda tensors: given)
     return None if function.wide is None else first_order(problem, tolerance, probes)
 
 
-def _target(one: CallSource, tensor: Any) -> Any:
-    """The targets of the call, weighted and summed, with the source at a tensor."""
-    replay = replayed(one.record, one.call, [(one, tensor - one.value)])
+def _target(taken: Sequence[CallSource], *tensors: Any) -> Any:
+    """The targets of the call, weighted and summed, with the sources at these tensors."""
+    record, call = taken[0].record, taken[0].call
+    replay = replayed(record, call, [(one, tensor - one.value) for one, tensor in zip(taken, tensors, strict=True)])
     if replay.target is None:
         raise UntraceableError("the code did not reach the call") from replay.error
-    weights: Sequence[Any] = one.call.weights or [None] * len(replay.target)
+    weights: Sequence[Any] = call.weights or [None] * len(replay.target)
     pairs = zip(replay.target, weights, strict=True)
     return tf.add_n([tf.reduce_sum(part if weight is None else weight * part) for part, weight in pairs])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,3 +161,26 @@ def counted_runs(dtype: str, lost: bool) -> tuple[int, list[bool | None]]:
 
     result = explain(step)
     return int(runs[0]), [source.right for source in result.sources]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_what_float32_hides_is_compared_in_float64(factor: float) -> None:
+    """A bias whose derivative is small beside those of the kernels; if it is wrong, it is not called plainly right."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), *(keras.layers.Dense(16, "tanh") for _ in range(3))])
+    small = tf.Variable([1e-2, -2e-2], name="small")
+    rng = np.random.default_rng(2)
+    x, y = (tf.constant(rng.normal(size=(8, width)), tf.float32) for width in (3, 16))
+
+    @tf.custom_gradient
+    def off(value: Any) -> Any:
+        return 1e-2 * tf.sin(value), lambda upstream: 1e-2 * factor * upstream * tf.cos(value)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2) + tf.reduce_sum(off(small))
+        return tape.gradient(loss, [*model.trainable_variables, small])
+
+    *others, last = explain(step).sources
+    assert [(source.right, source.note) for source in others if factor == 1.0] == [(True, "")] * 6 * (factor == 1.0)
+    assert (last.right is True and not last.note) == (factor == 1.0)
