@@ -215,9 +215,8 @@ def guarded(x: Any) -> Any:
 
 
 def test_a_gradient_that_is_not_finite_is_told_and_where_it_is_made() -> None:
-    model = keras.Sequential([*small("relu").layers, kl.Activation(guarded)])
     with pytest.warns(MismatchWarning, match="at batch 0 of the training the gradient is not finite") as caught:
-        fitted(lambda: model, GradientMonitor())
+        fitted(lambda: keras.Sequential([*small("relu").layers, kl.Activation(guarded)]), GradientMonitor())
     (told,) = [one for one in caught if one.category is MismatchWarning]
     assert "finite numbers turned into NaN or infinity" in str(told.message)
     assert "test_gradient_monitor.py" in str(told.message)
