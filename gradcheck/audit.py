@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -32,7 +30,7 @@ from gradcheck.tracing.operation import attribute_kinds
 from gradcheck.tracing.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.tracebacks import told_plainly
-from gradcheck.tracing.user_code import file_owner, line_that_makes, place_of
+from gradcheck.tracing.user_code import file_owner, line_that_makes, place_of, running_frame
 
 COMPILED = ("__forward_", "__inference_")
 """Prefixes of the names of functions that TensorFlow compiles."""
@@ -91,9 +89,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
 
 def _file_of(f: Any) -> str:
     """The file of the user's code that calls `audit`, else that of the function."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and file_owner(frame.f_code.co_filename) != "user":
-        frame = frame.f_back
+    frame = running_frame()
     code = getattr(inspect.unwrap(f), "__code__", None) if frame is None else frame.f_code
     return "" if code is None else str(code.co_filename)
 

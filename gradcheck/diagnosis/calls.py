@@ -37,7 +37,6 @@ from gradcheck.verdict.summary import broken, element_of, estimate_text, out_of_
 
 SHOWN = 12
 """Gradients of up to this many elements are printed as numbers."""
-"""Correct gradients with a coarser relative resolution get a note."""
 NO_SOURCES = "no sources: a model has no variables before it is built, and no trainable ones if it is frozen"
 TARGET = "the target is NaN or infinite"
 TRACED = "the code with its tf.function traced"

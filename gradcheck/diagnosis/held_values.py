@@ -152,7 +152,17 @@ def kept_on_purpose(source: CallSource, stop: RecordedOperation) -> str:
     kind = purpose(source, stop)
     if not kind:
         return ""
-    eager = hasattr(stop.outputs[0], "_numpy")
-    marks = "" if stop.line is None or not eager else f', and intended="{short(stop.line)}" compares the rest'
     also = sample_to_hold(source.record, source.call, [source.tensor]) if kind == FACTOR else ""
-    return f"{ON_PURPOSE}{kind}{marks}" + (f"; {also}" if also else "")
+    return f"{ON_PURPOSE}{kind}{mark_of(stop)}" + (f"; {also}" if also else "")
+
+
+def marks(*names: str) -> str:
+    """Say how to mark what is meant with names, of functions or of lines; empty without any."""
+    shown = [f'"{name}"' for name in dict.fromkeys(names)]
+    given = shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+    return f", and intended={given} compares the rest" if shown else ""
+
+
+def mark_of(stop: RecordedOperation) -> str:
+    """Say how to mark a tf.stop_gradient; empty for one without a line, or without a value, as in a graph."""
+    return marks(short(stop.line)) if stop.line is not None and hasattr(stop.outputs[0], "_numpy") else ""

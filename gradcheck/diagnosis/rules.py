@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.diagnosis.chain import operation_of
 from gradcheck.diagnosis.custom_gradients import not_used
-from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, sample_to_hold
+from gradcheck.diagnosis.held_values import ON_PURPOSE, kept_on_purpose, mark_of, sample_to_hold
 from gradcheck.diagnosis.paths import differentiable, has_gradient, host_line
 from gradcheck.diagnosis.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
@@ -28,7 +28,7 @@ from gradcheck.tracing.record import (
     WatchEvent,
     key,
 )
-from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says, short
+from gradcheck.tracing.user_code import Line, at, file_owner, listed, parting, place_of, quoted, says
 
 Explained = tuple[str, str, Place | None]
 """Evidence, remedy, and the line of the break (None: that of the first break)."""
@@ -320,10 +320,8 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Explained | 
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         if kept := kept_on_purpose(wrong.source, step):
             return evidence, kept, None
-        eager = all(hasattr(one, "_numpy") for one in step.outputs)
-        marks = f', and intended="{short(step.line)}" compares the rest' if eager and step.line is not None else ""
-        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong{marks}"
-        return evidence, remedy, None
+        remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
+        return evidence, remedy + mark_of(step), None
     called = f"what is called{at(step.line)}" + (f" ({step.within})" if step.within else "")
     evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"
     remedy = f"write what {quoted(step.line)} calls with other operations; if that is its purpose, nothing is wrong"

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
-from gradcheck.diagnosis.held_values import kept_on_purpose
+from gradcheck.diagnosis.held_values import kept_on_purpose, marks
 from gradcheck.diagnosis.paths import dependency_path
 from gradcheck.diagnosis.rules import SHOWN, written
 from gradcheck.result import Cause, Diagnosis, Finding
@@ -50,9 +50,7 @@ def surrogate_on_path(source: CallSource) -> str:
 
 def meant(*names: str) -> str:
     """Say that a surrogate may be meant, and how to mark those with names: of functions, or of lines."""
-    shown = [f'"{name}"' for name in dict.fromkeys(names)]
-    given = shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
-    return f"{SURROGATE}, and intended={given} compares the rest" if shown else SURROGATE
+    return SURROGATE + marks(*names)
 
 
 def surrogate(

@@ -1,7 +1,7 @@
 """The operations that a project has registered in this process, beside those of the catalogue.
 
-A file only ever names them: what is imported is what the process, or the command line, was told to import, or what the
-events of a run name, if it is a module of the working directory that registers operations.
+Files contain only their names. A module is imported if the process or the command line asks for it, or if the events
+of a run name it and it is a module of the working directory that registers operations.
 """
 
 from __future__ import annotations

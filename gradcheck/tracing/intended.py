@@ -35,7 +35,7 @@ SHOWN = 8
 """The number of candidates that an error names."""
 
 Label = tuple[str, Line | None]
-"""What stops or replaces a gradient, and the line that calls it."""
+"""The name of the function that stops or replaces a gradient, and the line that calls it."""
 
 
 class Intended:

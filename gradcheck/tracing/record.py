@@ -37,9 +37,8 @@ class RecordedOperation:
     gradient of an operation that brings its own, `custom_gradient` the call under tf.custom_gradient that made it, if
     any, and `began` the number of events before that call; `variables` are those whose values come last among its
     inputs. `derivative` is the number of the derivative that was being taken. `library` is the line of Keras that ran
-    it for the line of the user's code, `layer` the name of the layer whose call did, `kind` its public class
-    of Keras, `entry` the function
-    of an installed package that this line calls, if that ran it. `inside` names the node of a
+    it for the line of the user's code, `layer` the name of the layer whose call did, `kind` its public class of Keras,
+    `entry` the function of an installed package that this line calls, if that ran it. `inside` names the node of a
     graph, where a function has no other code. `call` is the innermost call of a public function that known defects are
     about. `stack` is the user's code that was running, `codes` the library code inside its innermost line, both
     innermost first.

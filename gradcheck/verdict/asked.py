@@ -1,4 +1,4 @@
-"""What is asked of single sources, by their names: `rtol={"kernel": 1e-3}`, `skip=["embedding"]`."""
+"""Options for single sources, by their names: `rtol={"kernel": 1e-3}`, `skip=["embedding"]`."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def compare_first(
     sample: Sample | None = wider_look(close, close.sample()) if left.any() else None
     if clear.any():
         fixed = moved_at_kinks(lines, lines.sample(QUICK))
-        fixed |= False if sample is None else moved_at_kinks(close, sample)
+        if sample is not None:
+            fixed |= moved_at_kinks(close, sample)
         found = _worst_first(lines, gradients, comparison, clear, fixed)
         if found is None:
             left, close = doubtful, lines[doubtful]
@@ -112,7 +113,7 @@ def _nowhere_finite(lines: Lines, comparison: Comparison) -> Array:
     blank = ~np.isfinite(comparison.difference) & ~np.isfinite(comparison.autodiff)
     places = np.flatnonzero(blank.any(axis=1))
     if len(places):
-        blank[places] &= ~np.isfinite(lines[places].sample(QUICK).values).any(axis=1)
+        blank[places] &= ~np.isfinite(lines.sample(QUICK).values[places]).any(axis=1)
     return blank
 
 

@@ -110,7 +110,21 @@ def maml(wrong: bool) -> Callable[[], Any]:
 
 
 def autoencoder(wrong: bool) -> Callable[[], Any]:
-    """A variational autoencoder of 170 weights; the wrong one computes its divergence in NumPy."""
+    """A variational autoencoder; the wrong one computes its divergence in NumPy."""
+    return autoencoder_step(_divergence_in_numpy if wrong else divergence)
+
+
+def divergence(mean: Any, log: Any) -> Any:
+    """The divergence of normal distributions, by their means and the logarithms of their variances, from the unit."""
+    return -0.5 * tf.reduce_mean(1 + log - mean**2 - tf.exp(log))
+
+
+def _divergence_in_numpy(mean: Any, log: Any) -> Any:
+    return -0.5 * np.mean(1 + log.numpy() - mean.numpy() ** 2 - np.exp(log.numpy()))
+
+
+def autoencoder_step(divergence: Callable[[Any, Any], Any]) -> Callable[[], Any]:
+    """A step of a variational autoencoder of 170 weights in float32, with this divergence of its codes."""
     encoder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(4)])
     decoder = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(6)])
     x, optimizer = tf.constant(np.random.default_rng(0).normal(size=(8, 6)), tf.float32), keras.optimizers.Adam(RATE)
@@ -121,11 +135,7 @@ def autoencoder(wrong: bool) -> Callable[[], Any]:
         with tf.GradientTape() as tape:
             mean, log = tf.split(encoder(x), 2, axis=1)
             code = mean + tf.exp(0.5 * log) * tf.random.normal(tf.shape(mean))
-            if wrong:
-                divergence = -0.5 * np.mean(1 + log.numpy() - mean.numpy() ** 2 - np.exp(log.numpy()))
-            else:
-                divergence = -0.5 * tf.reduce_mean(1 + log - mean**2 - tf.exp(log))
-            loss = tf.reduce_mean((decoder(code) - x) ** 2) + divergence
+            loss = tf.reduce_mean((decoder(code) - x) ** 2) + divergence(mean, log)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
 

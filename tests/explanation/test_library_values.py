@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, assert_step, check, explain
+from tests.loading import loaded
 
 LIBRARY = """\
 import tensorflow as tf
@@ -46,14 +46,7 @@ Loss = Callable[[Any], Any]
 def squashed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The distribution of an installed package."""
     path = tmp_path_factory.mktemp("venv") / "site-packages" / "fakeprob" / "__init__.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(LIBRARY, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("fakeprob", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Squashed
+    return loaded(path, LIBRARY, "fakeprob").Squashed
 
 
 def drawn() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Diagnosis, check, explain
+from tests.loading import loaded
 
 LOGARITHM = "import tensorflow as tf\n\n\ndef logarithm(x):\n    return tf.math.log(x)\n"
 w = tf.Variable([0.0, 1.0], name="w")
@@ -21,23 +21,12 @@ def generated(folder: Path) -> Any:
     return names["logarithm"]
 
 
-def loaded(path: Path) -> Any:
-    path.parent.mkdir()
-    path.write_text(LOGARITHM, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("logarithms", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.logarithm
-
-
 def installed(folder: Path) -> Any:
-    return loaded(folder / "site-packages" / "logarithms.py")
+    return loaded(folder / "site-packages" / "logarithms.py", LOGARITHM, "logarithms").logarithm
 
 
 def own(folder: Path) -> Any:
-    return loaded(folder / "project" / "logarithms.py")
+    return loaded(folder / "project" / "logarithms.py", LOGARITHM, "logarithms").logarithm
 
 
 def origin_of(function: Any) -> Diagnosis:

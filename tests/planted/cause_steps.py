@@ -1,6 +1,6 @@
-"""Sixty steps with a planted error of the kinds that people report: what is said of each, and the step that is mended.
+"""Sixty steps with a planted error of the kinds that people report: the expected texts, and the mended step.
 
-`PLANTS` has them by name. A mended step is the one that somebody gets who follows the remedy.
+`PLANTS` maps a name to each of them. A mended step is the wrong one with its remedy applied.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from gradcheck.operations.printed_calls import definitions_of, node_of, printed_call, source_of, texts_of
 from gradcheck.operations.spec import Formula
+from tests.loading import loaded
 
 LENGTH = 4
 halved: Formula = lambda x: x / 2  # noqa: E731
@@ -79,12 +79,7 @@ def test_texts_are_those_of_lambdas_too() -> None:
 
 def test_functions_are_printed_as_they_were_when_their_file_was_read(tmp_path: Path) -> None:
     file = tmp_path / "edited.py"
-    file.write_text("def tripled(x):\n    return 3 * x\n\n\nsquared = lambda x: tripled(x) ** 2\n")
-    found = spec_from_file_location("edited", file)
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
+    module = loaded(file, "def tripled(x):\n    return 3 * x\n\n\nsquared = lambda x: tripled(x) ** 2\n", "edited")
     source_of(str(file))
     file.write_text("# a comment\n" + file.read_text().replace("3", "4"))
     os.utime(file, (1e9, 1e9))
