@@ -74,8 +74,9 @@ LEAST_SHIFT times the radius, times the gap over the size: a kernel may leave th
 changed there by at most CHANGE times its size, times that distance over the radius."""
 
 SMALL_CHANGE, CHANCE = 1e-2, 1e-6
-"""If that change is at most SMALL_CHANGE of the gap, neighbours at that distance tell the two apart: enough of
-them are asked that an oscillation is back within the change at all of them with a probability below CHANCE."""
+"""A change of at most SMALL_CHANGE of the gap does not explain it. If the one at that distance is as small, neighbours
+there tell the two apart: enough of them are asked that an oscillation is back within the change at all of them with a
+probability below CHANCE."""
 
 NEIGHBOURS = np.array([1.0, -0.83, 0.61])
 """The neighbours' places, in units of that distance."""
@@ -240,19 +241,19 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Array:
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt entries that take part in a kink along which the axes are flat, and which oblique directions show."""
-    return shown_obliquely(evidence.lines, _wrong(comparison), evidence.samples[0].stencil, evidence.fixed(), ROUGH)
+    return kink_shown_obliquely(evidence.lines, comparison, _wrong(comparison), evidence.samples[0], evidence.fixed())
 
 
 def hidden_kink_of_gradient(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt second derivatives where the gradient has such a kink, as that of max(min(x, y), 0)**2 at zero."""
     stencil = evidence.samples[0].stencil
-    return shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), (Smoothness.KINK,), order=2)
+    return _shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), (Smoothness.KINK,), order=2)
 
 
 def hidden_curvature_jump(comparison: Comparison, evidence: Evidence) -> Array:
     """Doubt second differences of values where the curvature jumps along oblique directions alone."""
     stencil = evidence.samples[0].stencil
-    return shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), UNSMOOTH, order=2)
+    return _shown_obliquely(evidence.lines, _wrong(comparison), stencil, evidence.fixed(), UNSMOOTH, order=2)
 
 
 def _wrong(comparison: Comparison) -> Array:
@@ -266,13 +267,31 @@ def moved_at_kinks(lines: Lines, sample: Sample) -> Array:
     return np.asarray((lines.directions[rough] != 0).any(axis=0))
 
 
-def shown_obliquely(
-    lines: Lines, wrong: Array, stencil: Stencil, fixed: Array, kinds: Sequence[Smoothness], order: int = 1
+def kink_shown_obliquely(lines: Lines, comparison: Comparison, wrong: Array, sample: Sample, fixed: Array) -> Array:
+    """Where the function has a kink or a jump in oblique directions, in which a line with a `wrong` entry takes part.
+
+    Only one that explains the least error (k, c) of a comparison counts; the coordinates `fixed` (n,) do not move.
+    """
+    error = np.abs(comparison.autodiff - comparison.difference)
+    least = np.min(error, axis=0, where=wrong & np.isfinite(error), initial=np.inf)
+    least = np.where((wrong & ~np.isfinite(error)).any(axis=0) | np.isinf(least), 0.0, least)
+    return _shown_obliquely(lines, wrong, sample.stencil, fixed, ROUGH, least)
+
+
+def _shown_obliquely(
+    lines: Lines,
+    wrong: Array,
+    stencil: Stencil,
+    fixed: Array,
+    kinds: Sequence[Smoothness],
+    least: Array | None = None,
+    order: int = 1,
 ) -> Array:
     """Where the quantity of the lines has a point of such `kinds` in oblique directions, in which a line takes part.
 
     It does if the jump of the slope along the same directions changes without its coordinates. Entries (k, c) that are
-    `wrong` are asked about; the coordinates `fixed` (n,) do not move.
+    `wrong` are asked about; the coordinates `fixed` (n,) do not move. A jump counts only if it is not small beside the
+    `least` error (c,).
     """
     problem, scale = lines.problem, np.where(fixed, 0.0, lines.moving)
     columns, places = np.flatnonzero(wrong.any(axis=0)), np.flatnonzero(wrong.any(axis=1))
@@ -293,8 +312,14 @@ def shown_obliquely(
     if Smoothness.CURVATURE_JUMP not in kinds:
         # In low precision closer steps show rounding alone.
         closer = min(CLOSER * (lines.roundoff / EPS64) ** (1 / 3), 1.0)
-        closely = sample_values(problem, oblique, lines.values, BEND, shrink=closer, eps=lines.roundoff)
-        oblique = oblique[bent(closely.values, lines.roundoff)]
+
+        def closely(stencil: Stencil) -> Sample:
+            return sample_values(problem, oblique, lines.values, stencil, shrink=closer, eps=lines.roundoff)
+
+        if least is not None:
+            oblique = oblique[_jumps(closely(replace(BEND, count=1)), SMALL_CHANGE * least[columns])]
+        if len(oblique):
+            oblique = oblique[bent(closely(BEND).values, lines.roundoff)]
     if not len(oblique):
         return hidden
     whole = along(oblique)
@@ -305,6 +330,13 @@ def shown_obliquely(
         takes_part = kinked[shown] & (not others.any() or ~whole[shown].jumps_like(along(others)))
         hidden[place, columns] = takes_part.any(axis=0) if order == 1 else takes_part.any()
     return np.asarray(wrong & hidden)
+
+
+def _jumps(sample: Sample, most: Array) -> Array:
+    """Which lines (k,) may have a jump of the slope above `most` (c,), by a sample (k, 3, c) of one step."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        jump = np.abs(sample.values[:, 1] + sample.values[:, 2] - 2 * sample.values[:, 0]) / sample.step[:, None]
+        return np.asarray(~(jump <= most).all(axis=1))
 
 
 def bent(values: Array, eps: float = EPS64) -> Array:

@@ -16,7 +16,7 @@ from gradcheck.problem.problem import Problem
 from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
-from gradcheck.verdict.doubts import moved_at_kinks, shown_obliquely
+from gradcheck.verdict.doubts import kink_shown_obliquely, moved_at_kinks
 from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
@@ -90,7 +90,7 @@ def _worst_first(
     found = compare_gradients(line, gradients, sample, first_difference(sample), fixed)
     if not found.decided_wrong:
         return None
-    if not lines.problem.smooth and shown_obliquely(lines, wrong, sample.stencil, fixed, ROUGH).any():
+    if not lines.problem.smooth and kink_shown_obliquely(lines, quick, wrong, sample, fixed).any():
         return None
     granted = replace(quick, bound=GRANTED * quick.bound, allowed=GRANTED * quick.allowed)
     others = granted.named(_missing(lines, gradients))
