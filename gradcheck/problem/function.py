@@ -24,6 +24,7 @@ from gradcheck.autodiff.reverse import (
     seen,
 )
 from gradcheck.autodiff.sources import Arguments, Source
+from gradcheck.numerics.probing import FEW_INPUTS
 from gradcheck.numerics.sampling import QUICK, LinePoints, same_points
 from gradcheck.problem.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.problem.problem import Problem
@@ -180,6 +181,10 @@ class Function(Problem):
     @property
     def rounds_inside(self) -> bool:
         return self.noisy is not None
+
+    @property
+    def expensive(self) -> bool:
+        return self.point.size > FEW_INPUTS and (self.wide or self)._mapped_results.untraceable
 
     def perturbed(self, draw: int) -> Function:
         return (self.noisy and self.noisy(draw)) or self

@@ -65,6 +65,9 @@ SPREAD = 16.0
 BLOCK_BYTES = 2**20
 """Points are made in blocks of this many bytes, when they are needed: new memory costs more to touch than to fill."""
 
+KEPT_BYTES = 2**14
+"""What no graph can repeat is computed once at each point of up to this many bytes."""
+
 TOGETHER_SECONDS = 0.05
 """One call takes as many points as would take these seconds one by one, so that Ctrl-C and progress wait no longer."""
 
@@ -138,11 +141,16 @@ class Mapped:
         self._seconds = float("inf") if seconds is None else seconds
         self._graph: RunGraph | None = None
         self._tried = self._trusted = False
+        self._kept: dict[bytes, Values] = {}
 
     @property
     def untraceable(self) -> bool:
         """Whether a trace was tried, and is not trusted: each value takes a call."""
         return self._tried and not self._trusted
+
+    def keep(self, point: Sequence[Array], values: Values) -> None:
+        """Keep values that are known, so that they need no call where each takes one."""
+        self._kept[_name_of(point)] = values
 
     def try_to_trace(self, points: Points) -> None:
         """Trace it whether or not that pays, unless that was tried before."""
@@ -182,7 +190,7 @@ class Mapped:
         if self._straight and not self._tried and points.count >= LISTED:
             self._tried = True
             self._list(points, shared)
-        if not self._trusted and self._calls < MEASURED and self._trace_expected is None:
+        if not self._tried and self._calls < MEASURED and self._trace_expected is None:
             early = min(MEASURED, points.count)
             yield from enumerate(self._eagerly(islice(points.each(), early), shared))
         if not self._tried and points.count > early and self._pays(points.count - early):
@@ -195,7 +203,18 @@ class Mapped:
                 return
             except Exception:  # what raises at any point is called eagerly
                 self._trusted, early = False, 0
-        yield from enumerate(self._eagerly(points.each(early), shared), start=early)
+        left = points.each(early)
+        if self.untraceable and not shared and points.point_bytes <= KEPT_BYTES:
+            yield from enumerate(map(self._once, left), start=early)
+        else:
+            yield from enumerate(self._eagerly(left, shared), start=early)
+
+    def _once(self, point: Sequence[Array]) -> Values:
+        """The values at a point, from memory or from a call."""
+        name = _name_of(point)
+        if name not in self._kept:
+            (self._kept[name],) = self._eagerly([point], ())
+        return self._kept[name]
 
     @property
     def _trace_expected(self) -> float | None:
@@ -363,6 +382,10 @@ def graphs_as_traced() -> Iterator[None]:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({option: before})
+
+
+def _name_of(point: Sequence[Array]) -> bytes:
+    return b"".join(array.tobytes() for array in point)
 
 
 def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:

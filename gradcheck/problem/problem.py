@@ -120,6 +120,11 @@ class Problem(ABC):
         """Whether values at many points cost about as much as at a few, so that a first look with few does not pay."""
         return False
 
+    @property
+    def expensive(self) -> bool:
+        """Whether each value is known to take a run of Python code, which no graph repeats, of more than FEW_INPUTS."""
+        return False
+
     def perturbed(self, draw: int) -> Problem:
         """Return the same function with its inner values perturbed at random; itself where they are out of reach.
 

@@ -77,7 +77,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
         light = _Probing.of(problem, tolerance, FEW_INPUTS, most(outputs), probes // PAIR, rng)
         if tables := light.quickly():
             return tables
-        if max(n, m) > SMALL and light.contradicted():
+        if (max(n, m) > SMALL or problem.expensive) and light.contradicted():
             tables = light.tables()
             if any(table.any(Verdict.MISMATCH) for table in tables):
                 return tables
@@ -322,7 +322,7 @@ class _Probing(Probes):
         while wrong is not None and len(searched) < GLANCES:
             line, row = wrong
             lost = rounding if table.lost is None else table.lost
-            stencil = QUICK if table.excess()[wrong] > GROSS else FIRST
+            stencil = QUICK if table.excess()[wrong] > GROSS or self.problem.expensive else FIRST
             located = self._search(self.directions[line], left[row] * ~rough, float(lost[wrong]), stencil)
             if located is None:
                 break

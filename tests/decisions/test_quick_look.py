@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import gradcheck
 from gradcheck.numerics.sampling import FIRST, QUICK
+from gradcheck.problem import mapped
 from gradcheck.problem.function import Function
 from gradcheck.result import Kind, Verdict
 from tests import slices
@@ -66,6 +68,25 @@ def test_a_function_that_takes_its_time_is_called_a_few_times() -> None:
 
     assert check(f, np.linspace(0.2, 1.4, 100)).verdict == Verdict.AGREE
     assert (calls.count(True), calls.count(False)) == (7, 1)
+
+
+@pytest.mark.parametrize(("factor", "most"), [(1.0, 60), (1.5, 240)])
+def test_few_runs_tell_whether_what_no_graph_repeats_is_wrong(
+    factor: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "TRACE_SECONDS", 0.0)  # so that a trace is tried, as for code that takes its time
+    monkeypatch.setattr(mapped, "TRACE_CALLS", 0.0)
+    calls = 0
+
+    def read_by_python(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return scaled(factor)(tf.reduce_sum(x * x.numpy()))
+
+    x = np.linspace(0.2, 0.7, 30)
+    result = gradcheck.check(read_by_python, x, gradient=factor * 2 * x * np.cos(np.sum(x**2)))
+    assert result.verdict is (Verdict.AGREE if factor == 1.0 else Verdict.MISMATCH)
+    assert calls <= most
 
 
 def test_the_light_stencil_is_a_part_of_the_close_one() -> None:

@@ -123,6 +123,25 @@ def test_what_cannot_be_trusted_in_a_graph_is_called(f: Callable[..., Any]) -> N
     assert not in_a_graph(f)
 
 
+@pytest.mark.parametrize(("size", "calls"), [(2, 3), (2**12, 6)])
+def test_what_no_graph_repeats_is_called_once_at_each_small_point(size: int, calls: int) -> None:
+    called: list[float] = []
+
+    def f(tensors: list[Any]) -> list[Any]:
+        called.append(float(tensors[0][0].numpy()))
+        return [tf.constant(np.sin(tensors[0].numpy()))]
+
+    points = [np.arange(3.0)[:, None] + np.zeros(size)]
+    whole = Mapped(f, 2.0**-53)
+    whole.try_to_trace(Points.of(points))
+    assert whole.untraceable
+    called.clear()
+    for _ in range(2):
+        for (value,), point in zip(whole(points), points[0], strict=True):  # type: ignore[misc]
+            np.testing.assert_array_equal(value, np.sin(point))
+    assert len(called) == calls
+
+
 def test_results_may_have_another_size_at_each_point() -> None:
     assert in_a_graph(number_of_ones)
 
