@@ -69,8 +69,6 @@ errors rarely cancel along all of them; at first DIRECTIONS for each random pair
 COARSE = 0.01
 """A source of which only an error above this part of its largest derivative would show is looked at with more values,
 or noted."""
-KEPT_BYTES = 2**14
-"""Values at points of up to this many bytes are kept."""
 
 
 class UntraceableError(Exception):
@@ -126,31 +124,17 @@ class CallProblem(Problem):
         return self._remembered.on_lines(b"") if cotangent is None else []
 
     def _values(self, points: Array | LinePoints) -> Array:
-        table, keys = np.full((len(points), self.outputs), np.nan), self._keys(points)
-        new = [row for row, key in enumerate(keys) if key is None or key not in self._known]
-        moves = Points(len(new), lambda rows: self._deltas(points[np.array(new)[rows].tolist()]))
+        table = np.full((len(points), self.outputs), np.nan)
+        moves = Points(len(points), lambda rows: self._deltas(points[rows]))
         with state_restored():
-            for place, targets in self._replays.each(moves):
-                value, row = None if targets is None else target_value(targets, self.call), new[place]
+            for row, targets in self._replays.each(moves):
+                value = None if targets is None else target_value(targets, self.call)
                 table[row] = value if value is not None and value.shape == table[row].shape else np.nan
-        for row, key in enumerate(keys):
-            if key is not None:
-                table[row] = self._known.setdefault(key, table[row])
         return table
-
-    def _keys(self, points: Array | LinePoints) -> list[bytes | None]:
-        """Names of points whose values are kept, since each takes a run of the code: while no graph computes them."""
-        if not self._replays.untraceable or self.point.nbytes > KEPT_BYTES:
-            return [None] * len(points)
-        return [points[row].tobytes() for row in range(len(points))]
-
-    @cached_property
-    def _known(self) -> dict[bytes, Array]:
-        return {self.point.tobytes(): target_value(self.call.targets, self.call)}
 
     @cached_property
     def expensive(self) -> bool:
-        """Whether each value takes a run of the code, which cannot be traced, and entry by entry these are many."""
+        """Whether each value takes a run of the code, which is traced to know it."""
         if self.point.size <= FEW_INPUTS:
             return False
         moved = directions_at(np.random.default_rng(1), 3, self.point) * 2.0**-8
@@ -173,7 +157,9 @@ class CallProblem(Problem):
                 raise UntraceableError("the code did not reach the call") from replay.error
             return [tf.convert_to_tensor(target) for target in replay.target]
 
-        return Mapped(targets, self.roundoff)
+        mapped = Mapped(targets, self.roundoff)
+        mapped.keep(self._deltas(self.point), [as_array(tf.convert_to_tensor(one)) for one in self.call.targets])
+        return mapped
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The result of the call at the given inputs, or that of a replay at another point."""
@@ -267,8 +253,9 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
     if not np.isfinite(gradients).all():
         return None
     every = directions_at(np.random.default_rng(0), FEW if problem.point.size <= SMALL else probes, problem.point)
-    for quickly in (True, False):
-        count = DIRECTIONS * max(1, probes // PAIR) if quickly else FEW if problem.expensive else len(every)
+    visible = HIDDEN if problem.expensive else COARSE
+    looks = [(DIRECTIONS * max(1, probes // PAIR), True), (FEW if problem.expensive else len(every), False)]
+    for count, quickly in [(1, True)] * problem.expensive + looks:
         directions = every[:count]
         lines = Lines(problem, directions, cotangents, tolerance)
         estimate = screened(lines.sampled, len(directions)) if quickly else slope_estimate(lines.sample())
@@ -279,7 +266,8 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
         counts = [source.count for source in problem.sources]
         shares = np.array([_share(table.allowed, one) if n else 0.0 for n, one in zip(counts, largest, strict=True)])
         clear = (table.where(Verdict.MISMATCH) & (table.excess() > GRANTED)).any()
-        if clear or (table.where(Verdict.AGREE).all() and np.all((shares <= COARSE) | np.isinf(shares))):
+        enough = count > 1 and table.where(Verdict.AGREE).all() and np.all((shares <= visible) | np.isinf(shares))
+        if clear or enough:
             break
     if not table.where(Verdict.AGREE).all():
         return None
@@ -331,10 +319,18 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
         order = summarise(1, tables, problem.sources, explain=partial(_diagnosed, one))
         return replace(order, curve=worst_curve(problem, tables, problem.sources))
 
+    def in_float64() -> OrderResult | None:
+        tables = first_order_in_float64([one], tolerance, probes)
+        return None if tables is None else told(tables)
+
+    # Low precision shows which of many entries is wrong only after many values.
+    if problem.roundoff > EPS64 and problem.point.size > FEW_INPUTS and not problem.expensive:
+        order = in_float64()
+        if order is not None and order.verdict is Verdict.MISMATCH:
+            return order
     order = told(first_order(problem, tolerance, probes))
     if order.verdict is Verdict.INCONCLUSIVE and not finite(one.given):
-        tables = first_order_in_float64([one], tolerance, probes)
-        return order if tables is None else told(tables)
+        return in_float64() or order
     return order
 
 
