@@ -22,9 +22,10 @@ import pytest
 
 from gradcheck import runtime
 from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline
-from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts, stopped_by_kill
+from gradcheck.hunt.running import aggregate, controller
+from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, stopped_by_kill
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
+from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -39,10 +40,12 @@ BEGUN: pytest.StashKey[float] = pytest.StashKey()
 CONFIGURATION: pytest.StashKey[RunConfiguration] = pytest.StashKey()
 WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
+SPENDING: pytest.StashKey[Spending] = pytest.StashKey()
 DEFAULTS = ("inconclusive", "unconnected", "seconds", "rtol", "atol", "probes", "order")
 """The arguments of assert_close of which [tool.gradcheck] in pyproject.toml may hold a project's defaults."""
 PROPERTIES = Path("tests", "properties")
-FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
+RANDOM = "random"
+"""The seed of a run that was given none."""
 OPTIONS = (
     ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
     ("ops", "NAMES", str, None, "operations to hunt in: comma-separated names or globs, also of your own operations"),
@@ -80,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[CONFIGURATION] = configuration(config)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
-    properties = hunts(config, config.rootpath / PROPERTIES)
+    properties = controller.hunts(config, config.rootpath / PROPERTIES)
     hunting = properties or config.getoption("--gradcheck-ops") is not None
     if hunting:
         operations = ProjectOperations(config, CONFIGURATION, properties)
@@ -111,7 +114,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
         limit=numbers["limit"],
         shrink_seconds=numbers["shrinking"],
         minutes=minutes,
-        seed=str(config.getoption("--hypothesis-seed", None) or "random"),
+        seed=str(config.getoption("--hypothesis-seed", None) or RANDOM),
         reach=config.getoption("--gradcheck-reach"),
         **shared,
     )
@@ -133,7 +136,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects other shards and operations that were not asked for; tests that wait longest come first."""
+    """Deselects other shards and operations that were not asked for; with a budget, plans visits to the others."""
     given = config.stash[CONFIGURATION]
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
@@ -143,7 +146,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if wanted and given.shard.takes(item.nodeid) else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
-    items[:] = sorted(kept, key=lambda item: given.schedule.get(item.nodeid, 0))
+    items[:] = kept
+    if given.minutes is not None:
+        config.stash[SPENDING] = Spending()
+        workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+        items[:] = planned(kept, given.schedule, given.name if given.seed == RANDOM else given.seed, workers)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Passes over tests that are over for a budget."""
+    spending = item.config.stash.get(SPENDING, None)
+    if spending is None or not spending.passes_over(item, over=_over(item)):
+        return None
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Makes a visit to a test that draws, in a run with a budget."""
+    if VISIT not in pyfuncitem.stash:
+        return None
+    given = pyfuncitem.config.stash[CONFIGURATION]
+    make(pyfuncitem, worker(pyfuncitem.config).monitor.skip_next, "" if given.seed == RANDOM else given.seed)
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -199,14 +226,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Counts the work of a hunting test; Ctrl-C keeps its findings."""
-    if WORKER not in item.config.stash or not _hunts(item):
+    if WORKER not in item.config.stash or not hunts(item):
         return (yield)
+    began, spending = time.monotonic(), item.config.stash.get(SPENDING, Spending())
     with worker(item.config).hunting():
         try:
             return (yield)
         except Exception as error:  # from the test: re-raised
+            spending.failed.add(item.nodeid)
             _findings(error)  # completed here, so that what they run is recorded and limited
             raise
+        finally:
+            spending.undrawn += (time.monotonic() - began) * (not drawing(item))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -220,7 +251,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
             setattr(report, ORIGINS, origins_sent())
         return report
     found = _findings(call.excinfo.value) if call.excinfo is not None else []
-    if found or (WORKER in item.config.stash and _hunts(item)):
+    if found or (WORKER in item.config.stash and hunts(item)):
         running = worker(item.config)
         for number, (text, properties) in enumerate(running.record_all(found), 1):
             report.sections.append((f"gradcheck finding {number}", text))
@@ -269,12 +300,8 @@ def reports(config: pytest.Config) -> Path:
     return config.rootpath / "reports" if given is None else config.invocation_params.dir / given
 
 
-def _hunts(item: pytest.Item) -> bool:
-    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
-
-
 def _over(item: pytest.Item) -> bool:
-    return _hunts(item) and time.time() >= item.config.stash[CONFIGURATION].deadline
+    return hunts(item) and time.time() >= item.config.stash[CONFIGURATION].deadline
 
 
 def _findings(error: BaseException) -> list[Any]:

@@ -96,7 +96,7 @@ def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callabl
                 containing=operation, operations=_with(operation), order=order, max_nodes=most, known=known.excludes
             )
             graph = data.draw(drawn)
-        examine(graph, order, gradcheck_coverage, operation=operation)
+        examine(graph, order, gradcheck_coverage, operation=operation, lower=True)
 
     @pytest.mark.usefixtures("accepted")
     @profile(1)

@@ -66,8 +66,11 @@ def examine(
     operation: str,
     defects: Sequence[Defect] | None = None,
     mode: Mode = PLAIN,
+    lower: bool = False,
 ) -> Trial | None:
     """Checks a graph at one order in a mode, and counts the verdict as an example of `operation`.
+
+    With `lower`, also checks and counts the order below, which costs hardly anything more.
 
     Call it inside a Hypothesis test, whose search it steers towards larger errors, by log10(error / allowed). Raises a
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
@@ -80,23 +83,31 @@ def examine(
         return None
     now.begin(operation, order, mode)
     now.before(lambda: graph)
-    checked = trial.run(graph, (order,), mode=mode)
-    if 0 < checked.error_ratio < math.inf:
-        target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
-    verdict = outcome(checked, order)
-    coverage.count(operation, order, verdict=verdict)
-    event("verdict", verdict)
-    now.resolve(checked.result.orders[order].relative_resolution)
-    if verdict == Verdict.MISMATCH:
-        node_trial = node_trials(checked.problem.mode)
-        found = finding_of(checked, order, node_trial)
-        if match(found, defects=defects) is None:
-            made = failure_class(found.findings[0].kind, found.culprit, order, found.taken)
-            failure = made(f"{checked.result}\n{graph}", checked.result)
-            failure.found, failure.node_trial, failure.defects = found, node_trial, defects
-            now.fail(graph, failure)
-            raise failure from None
+    checked = trial.run(graph, (*range(1, order), order) if lower else (order,), mode=mode)
+    ratio = checked.error_ratio(order)
+    if 0 < ratio < math.inf:
+        target(math.log10(ratio), label=f"log10(error / allowed) at order {order}")
+    verdicts = {each: outcome(checked, each) for each in checked.result.orders}
+    for each, verdict in verdicts.items():
+        coverage.count(operation, each, verdict=verdict)
+        now.resolve(each, checked.result.orders[each].relative_resolution)
+    event("verdict", verdicts[order])
+    for each, verdict in verdicts.items():
+        if verdict == Verdict.MISMATCH:
+            _raise_unless_known(graph, checked, each, defects)
     return checked
+
+
+def _raise_unless_known(graph: Graph, checked: Trial, order: int, defects: Sequence[Defect] | None) -> None:
+    """Raises the mismatch of a graph at an order, unless it has the signature of a known defect."""
+    node_trial = node_trials(checked.problem.mode)
+    found = finding_of(checked, order, node_trial)
+    if match(found, defects=defects) is None:
+        made = failure_class(found.findings[0].kind, found.culprit, order, found.taken)
+        failure = made(f"{checked.result}\n{graph}", checked.result)
+        failure.found, failure.node_trial, failure.defects = found, node_trial, defects
+        monitor.current().fail(graph, failure)
+        raise failure from None
 
 
 def outcome(checked: Trial, order: int) -> str:

@@ -40,6 +40,7 @@ class Monitor:
     failed: dict[Any, Any] = field(default_factory=dict)
     resolutions: dict[tuple[str, int], float] = field(default_factory=dict)
     _shrink_deadline: float = math.inf
+    _skips: bool = False
 
     @property
     def expired(self) -> bool:
@@ -63,11 +64,18 @@ class Monitor:
         Failed examples are still checked, so that Hypothesis can finish. Raises unittest.SkipTest where none has
         failed, but only after drawing, since Hypothesis takes a test that draws less than before for a flaky one.
         """
+        skips, self._skips = self._skips, False
+        if skips:
+            return True
         if not self.expired or example in self.failed:
             return False
         if not self.failed:
             raise SkipTest("the time for hunting is over")
         return True
+
+    def skip_next(self) -> None:
+        """Makes the next example one that is passed over."""
+        self._skips = True
 
     def fail(self, example: Any, failure: Any) -> None:
         """Records that an example has failed; the first failure of a test starts the time for shrinking."""
@@ -75,9 +83,9 @@ class Monitor:
             self._shrink_deadline = self.clock() + self.shrink_seconds
         self.failed[example] = failure
 
-    def resolve(self, resolution: float) -> None:
-        """Records the resolution of an example, relative to the largest derivative."""
-        operation, order, _ = self.subject
+    def resolve(self, order: int, resolution: float) -> None:
+        """Records the resolution of an example at an order, relative to the largest derivative."""
+        operation, _, _ = self.subject
         if math.isfinite(resolution):
             self.resolutions[operation, order] = max(float(resolution), self.resolutions.get((operation, order), 0.0))
 
@@ -88,6 +96,7 @@ class Monitor:
         self.failed.clear()
         self.resolutions.clear()
         self._shrink_deadline = math.inf
+        self._skips = False
 
 
 _monitor = Monitor()

@@ -44,11 +44,9 @@ class Trial:
     result: Result
     tables: Mapping[int, Sequence[Comparison]]
 
-    @property
-    def error_ratio(self) -> float:
+    def error_ratio(self, order: int) -> float:
         """The largest error over what is allowed, as a search target; 0 where nothing was compared."""
-        compared = (table for tables in self.tables.values() for table in tables)
-        return max((float(np.max(table.excess(), initial=0.0)) for table in compared), default=0.0)
+        return max((float(np.max(table.excess(), initial=0.0)) for table in self.tables[order]), default=0.0)
 
 
 def run(

@@ -175,7 +175,8 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
 ) -> None:
     pytester.makepyfile(MANY)
     result = run_here(pytester, "-v", "--gradcheck-minutes=5", *workers)
-    result.assert_outcomes(passed=3, skipped=2)
+    # One test says that the time is over, in each process; the others wait without a word.
+    assert result.parseoutcomes()["skipped"] == 1
     result.stdout.fnmatch_lines(["*minutes are over: all that was found is in reports. To go on: python -m pytest *"])
     schedule = load(pytester.path / "reports" / "schedule.json")
     assert [name.partition("[")[2] for name in sorted(schedule)] == ["exp]", "sin]"]

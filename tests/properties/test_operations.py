@@ -47,7 +47,7 @@ def _examples(share: int) -> int:
 def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any) -> None:
     with drawing(operation, order, coverage):
         graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
-    examine(graph, order, coverage, operation=operation)
+    examine(graph, order, coverage, operation=operation, lower=True)
 
 
 @pytest.mark.sliced

@@ -122,6 +122,7 @@ class Aggregate:
         self.cut_short = False
         self.page: Path | None = None
         self._finished: set[str] = set()
+        self._failed: set[str] = set()
         self._journal: Journal | None = None
         self._paged = (-1, 0.0)
 
@@ -134,7 +135,9 @@ class Aggregate:
         self.findings.update({finding["name"]: finding for finding in sent.get("findings", [])})
         self.progress.findings = len(self.findings)
         self.remarks.update(dict.fromkeys(sent.get("problems", [])))
-        if not skipped:
+        if sent.get("findings"):
+            self._failed.add(nodeid)  # which comes first in the next run
+        elif not skipped:
             self._finished.add(nodeid)
 
     def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
@@ -194,7 +197,7 @@ class Aggregate:
             self.remarks[f"the page of the run was not written: {error}"] = None
         try:
             if self.configuration.minutes is not None:
-                save(self.configuration.folder / NAME, self._finished)
+                save(self.configuration.folder / NAME, self._finished - self._failed)
         except (OSError, ValueError) as error:
             self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 

@@ -1,0 +1,165 @@
+"""The order of a run with a budget: examples go round, and every operation is looked at before any is looked at again.
+
+A test of Hypothesis is visited several times, for one new example at first and for twice as many in each later round,
+until it has had those of its profile. Importing this module imports neither TensorFlow nor NumPy.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from unittest import SkipTest
+
+import pytest
+
+from gradcheck.hunt.running.project_operations import MARKER
+
+VISIT: pytest.StashKey[Visit] = pytest.StashKey()
+AT_ONCE = 15
+"""A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
+RARER = 2.0
+"""A test of an operation in its modes, which takes a trace, is visited once in this many rounds."""
+UNDRAWN = 0.15
+"""The share of the time for what draws no examples, such as records of known defects."""
+SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
+
+
+class Visit(NamedTuple):
+    """The number of a visit to a test, in its order, and the number of `examples` that are new in it."""
+
+    number: int
+    examples: int
+
+
+def planned(items: Sequence[pytest.Item], waiting: Mapping[str, int], salt: str, workers: int) -> list[pytest.Item]:
+    """Return the visits to tests, for `workers` processes that take one of as many equal parts of the list each.
+
+    In the first round come the operations at their highest order, among them all that draws no examples, such as
+    records of known defects; in the second one the lower orders. Of tests alike, those that have been `waiting` for
+    longest, by the numbers of the last runs that finished them, come first; of those alike in that, too, a `salt`
+    decides where they draw.
+    """
+    highest: dict[str, int] = {}
+    for item in items:
+        name, order = _subject(item)
+        highest[name] = max(order, highest.get(name, 0))
+    alike: dict[tuple[bool, int], list[pytest.Item]] = {}
+    for item in items:
+        name, order = _subject(item)
+        alike.setdefault((drawing(item), min(order, 1) + (0 < order < highest[name])), []).append(item)
+    visits: list[tuple[float, pytest.Item]] = []
+    for (draws, kind), group in alike.items():
+        group.sort(key=lambda item: (waiting.get(item.nodeid, 0), draws and _shuffled(salt, item.nodeid)))
+        for place, item in enumerate(group):
+            at = place / len(group)
+            if not draws:
+                visits.append((at, item))
+            elif kind == 0:
+                name, _ = _subject(item)
+                visits += _visits(item, at, RARER) if name else _visits(item, at / AT_ONCE, 1 / AT_ONCE)
+            else:
+                visits += _visits(item, at + (kind - 1), 1.0)
+    visits.sort(key=lambda visit: visit[0])
+    ordered = [item for _, item in visits]
+    return [item for worker in range(workers) for item in ordered[worker::workers]]
+
+
+def _visits(item: Any, start: float, every: float) -> Iterator[tuple[float, pytest.Item]]:
+    """Yield a test's visits with the times at which they are due, in rounds."""
+    number, at, left = 0, start, int(getattr(item.function, SETTINGS).max_examples)
+    while left > 0:
+        examples = min(left, 2 ** max(0, int(at) - 1))
+        visited = copy.copy(item)
+        visited.stash, visited._request = pytest.Stash(), False
+        visited.stash[VISIT] = Visit(number, examples)
+        yield at, visited
+        number, at, left = number + 1, at + every, left - examples
+
+
+def _subject(item: pytest.Item) -> tuple[str, int]:
+    """The operation and the order that a test is about; "" for many operations, 0 for several orders."""
+    marker = item.get_closest_marker(MARKER)
+    name, order = (*(("",) if marker is None else marker.args), 0)[:2]
+    return name, order
+
+
+FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
+
+
+def hunts(item: pytest.Item) -> bool:
+    """Whether a test hunts, so that the budget of a run counts for it."""
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def drawing(item: Any) -> bool:
+    """Whether a test hunts with examples that Hypothesis draws."""
+    return hunts(item) and hasattr(getattr(item, "function", None), SETTINGS)
+
+
+@dataclass
+class Spending:
+    """The time of a process in a run with a budget, and the tests that are over for it, silently.
+
+    Those are further visits to a test that has failed, which would fail again, what draws no examples, once its share
+    of the time is spent, and all that is left when the time is over, except for the first one, which says so.
+    """
+
+    began: float = field(default_factory=time.monotonic)
+    undrawn: float = 0.0
+    failed: set[str] = field(default_factory=set)
+    _told: bool = False
+
+    def passes_over(self, item: pytest.Item, *, over: bool) -> bool:
+        """Whether to pass over a test without a report."""
+        if not hunts(item):
+            return False
+        if over:
+            told, self._told = self._told, True
+            return told
+        spent = time.monotonic() - self.began
+        return item.nodeid in self.failed or (not drawing(item) and self.undrawn > UNDRAWN * spent)
+
+
+def _shuffled(salt: str, name: str) -> int:
+    data = f"{salt} {name}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+
+
+def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
+    """Make a visit: examples that failed before are tried again, and then new ones are drawn.
+
+    Hypothesis begins with the smallest example, which the second visit alone takes: `skip_smallest` is called so that
+    the next one is passed over. With a `seed`, each visit draws from one of its own.
+    """
+    from hypothesis import Phase, settings
+
+    visit, own = item.stash[VISIT], getattr(item.function, SETTINGS)
+    given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    again = [phase for phase in own.phases if phase not in (Phase.generate, Phase.target)]
+    new = [phase for phase in own.phases if phase is not Phase.reuse]
+    with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
+        item.obj(**given)
+    if visit.number != 1:
+        skip_smallest()
+    chosen = settings(own, phases=new, max_examples=visit.examples + 1)
+    with _used(item.function, chosen, seed and _shuffled(seed, f"{item.nodeid} {visit.number}")):
+        item.obj(**given)
+
+
+@contextmanager
+def _used(function: Any, chosen: Any, seed: int | str = "") -> Iterator[None]:
+    """A context in which a test has other settings, and a seed if one is given."""
+    before = {name: getattr(function, name) for name in (SETTINGS, SEED)}
+    setattr(function, SETTINGS, chosen)
+    if seed:
+        setattr(function, SEED, seed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(function, name, value)
