@@ -191,9 +191,18 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that excludes all uses of an operation at this order in a mode, or None."""
+    return everywhere_by(defects, mode=mode)(op, order)
+
+
+def everywhere_by(defects: Sequence[Defect] | None = None, *, mode: Mode = PLAIN) -> Callable[[str, int], str | None]:
+    """The same as a function of the operation and the order, for many of them."""
     regions = _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode)
-    there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
-    return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
+
+    def found(op: str, order: int) -> str | None:
+        there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
+        return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
+
+    return found
 
 
 def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list[tuple[str, Region]]]:

@@ -273,5 +273,6 @@ def left_out(*releases: str) -> dict[tuple[str, int], str]:
         for defect in load()
         if any(defect.covers(release) for release in releases) and any(region.everywhere for region in defect.regions)
     ]
+    excluded = known.everywhere_by(here)
     pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
-    return {pair: name for pair in pairs if (name := known.everywhere(*pair, defects=here)) is not None}
+    return {pair: name for pair in pairs if (name := excluded(*pair)) is not None}
