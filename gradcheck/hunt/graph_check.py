@@ -46,7 +46,8 @@ ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
 
 def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:
     """Checks each order. Raises ModeUnavailableError where there is no derivative in the problem's mode."""
-    if set(orders) == {1, 2} and problem.smooth and not problem.empty and problem.point.size <= SMALL:
+    together = problem.batched and problem.smooth and not problem.empty and problem.point.size <= SMALL
+    if set(orders) == {1, 2} and together:
         try:
             first, second = compare_both_orders(problem)
         except (DerivativeRaisedError, WrongShapeError):

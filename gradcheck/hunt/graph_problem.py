@@ -191,9 +191,10 @@ class GraphProblem(Problem):
         """Whether all nodes are smooth."""
         return not self.nonsmooth_nodes.positions
 
-    @property
+    @cached_property
     def batched(self) -> bool:
-        return True
+        specs = [CATALOGUE[node.op] for node in self.graph.nodes]
+        return not any(spec.looped and spec.reference is None for spec in specs)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:

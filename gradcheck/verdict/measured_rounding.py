@@ -309,10 +309,11 @@ class OwnRounding:
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
         """Where the values on one side miss the interval as that at the point does, and those on the other do not."""
-        sides = [self._of(side) for side in self.around.sides]
-        own, beside, near = (
-            np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides, self.neighbours)
-        )
+
+        def missed(values: Any) -> Array:
+            return np.asarray(values) - np.clip(values, low, high)
+
+        own, near = missed(self.autodiff), missed(self.neighbours)
 
         def alike(missed: Array) -> Array:
             return np.asarray((missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2))
@@ -321,7 +322,10 @@ class OwnRounding:
             return np.asarray(np.abs(missed) <= np.abs(own) / 8)
 
         # Cancelled terms leave zero or a rounding, maybe on one side each; perturbed inside, they leave anything.
-        two_values = np.all(alike(near) | inside(near), axis=0)
+        two_values: Array = np.asarray((own != 0) & np.all(alike(near) | inside(near), axis=0))
+        if not two_values.any():
+            return two_values
+        beside = missed([self._of(side) for side in self.around.sides])
         one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
         return np.asarray(two_values & np.any(one & none[::-1], axis=0))
 
