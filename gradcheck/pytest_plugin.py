@@ -148,7 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
     items[:] = kept
     if given.minutes is not None:
-        config.stash[SPENDING] = Spending()
+        config.stash[SPENDING] = Spending(given.deadline - time.time())
         workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
         items[:] = planned(kept, given.schedule, given.name if given.seed == RANDOM else given.seed, workers)
 

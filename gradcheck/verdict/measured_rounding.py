@@ -311,7 +311,7 @@ class OwnRounding:
         """Where the values on one side miss the interval as that at the point does, and those on the other do not."""
 
         def missed(values: Any) -> Array:
-            return np.asarray(values) - np.clip(values, low, high)
+            return np.asarray(values - np.clip(values, low, high))
 
         own, near = missed(self.autodiff), missed(self.neighbours)
 
@@ -325,7 +325,7 @@ class OwnRounding:
         two_values: Array = np.asarray((own != 0) & np.all(alike(near) | inside(near), axis=0))
         if not two_values.any():
             return two_values
-        beside = missed([self._of(side) for side in self.around.sides])
+        beside = missed(np.array([self._of(side) for side in self.around.sides]))
         one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
         return np.asarray(two_values & np.any(one & none[::-1], axis=0))
 

@@ -16,7 +16,7 @@ from gradcheck.strategies.graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradcheck.autodiff.mode import LIGHT, NARROW, PLAIN, Mode
+from gradcheck.autodiff.mode import LIGHT, MODES, NARROW, PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
@@ -78,9 +78,11 @@ SLICE = 8
 
 
 def _ways(name: str, place: int) -> list[tuple[Mode, int]]:
-    """Modes and orders, which start with different ones in turn: the smallest example of an operation is in the
-    first."""
-    found = ways(name, (*LIGHT, *NARROW))
+    """Modes and orders, all in a whole run, else those of which an example takes a moment.
+
+    They start with different ones in turn: the smallest example of an operation is in the first.
+    """
+    found = ways(name, (*(MODES if slices.whole else LIGHT), *NARROW))
     first = place // SLICE % max(1, len(found))
     return [*found[first:], *found[:first]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import time
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ import pytest
 from gradcheck.hunt.running.project_operations import MARKER
 
 VISIT: pytest.StashKey[Visit] = pytest.StashKey()
-AT_ONCE = 15
+AT_ONCE = 4
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
 RARER = 2.0
 """A test of an operation in its modes, which takes a trace, is visited once in this many rounds."""
@@ -103,13 +103,13 @@ def drawing(item: Any) -> bool:
 
 @dataclass
 class Spending:
-    """The time of a process in a run with a budget, and the tests that are over for it, silently.
+    """The `seconds` of a process in a run with a budget, and the tests that are over for it, silently.
 
     Those are further visits to a test that has failed, which would fail again, what draws no examples, once its share
     of the time is spent, and all that is left when the time is over, except for the first one, which says so.
     """
 
-    began: float = field(default_factory=time.monotonic)
+    seconds: float = math.inf
     undrawn: float = 0.0
     failed: set[str] = field(default_factory=set)
     _told: bool = False
@@ -121,8 +121,7 @@ class Spending:
         if over:
             told, self._told = self._told, True
             return told
-        spent = time.monotonic() - self.began
-        return item.nodeid in self.failed or (not drawing(item) and self.undrawn > UNDRAWN * spent)
+        return item.nodeid in self.failed or (not drawing(item) and self.undrawn > UNDRAWN * self.seconds)
 
 
 def _shuffled(salt: str, name: str) -> int:
