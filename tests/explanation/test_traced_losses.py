@@ -12,11 +12,10 @@ import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
 from tests import slices
+from tests.datasets import untuned
 
 Loss = Callable[[Any], Any]
-untuned = tf.data.Options()  # no thread that tunes: to start and to stop it takes longer than to read three elements
-untuned.autotune.enabled = False
-rates = tf.data.Dataset.from_tensor_slices([1.5, 0.5, 3.0]).with_options(untuned)
+rates = untuned([1.5, 0.5, 3.0])
 elements, values = list(rates), tf.constant([1.5, 0.5, 3.0])
 c = tf.Variable(2.0, name="c")
 
