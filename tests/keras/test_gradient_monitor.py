@@ -500,7 +500,8 @@ def test_random_operations_without_a_seed_are_held_fixed() -> None:
     try:
         tf.random.set_seed(None)  # Keras' own seeds come from elsewhere
         model, monitor = compiled(keras.Sequential([kl.Dense(3, noisy), kl.Dense(1)])), GradientMonitor(every=2)
-        history = model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=2, verbose=0, callbacks=[monitor]).history
+        data = batches(np.ones((8, 4)), np.ones((8, 1)), 2)
+        history = model.fit(data, verbose=0, callbacks=[monitor]).history
     finally:
         tf.random.set_seed(before)
     assert [check.verdict for check in monitor.checks] == ["agree", "agree"]
