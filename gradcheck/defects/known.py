@@ -191,21 +191,19 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that excludes all uses of an operation at this order in a mode, or None."""
-    return everywhere_by(defects, mode=mode)(op, order)
+    regions = _current_regions_everywhere(mode) if defects is None else regions_everywhere(defects, mode)
+    return excluded_by(regions, op, order, mode)
 
 
-def everywhere_by(defects: Sequence[Defect] | None = None, *, mode: Mode = PLAIN) -> Callable[[str, int], str | None]:
-    """The same as a function of the operation and the order, for many of them."""
-    regions = _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode)
-
-    def found(op: str, order: int) -> str | None:
-        there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
-        return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
-
-    return found
+def excluded_by(
+    regions: Mapping[str, Sequence[tuple[str, Region]]], op: str, order: int, mode: Mode = PLAIN
+) -> str | None:
+    """The same among the `regions_everywhere` of a mode."""
+    there = (pair for called in sorted(names(op)) for pair in regions.get(called, ()))
+    return next((name for name, region in there if region.concerns(order, pushforward=mode.pushforward)), None)
 
 
-def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list[tuple[str, Region]]]:
+def regions_everywhere(defects: Sequence[Defect], mode: Mode = PLAIN) -> dict[str, list[tuple[str, Region]]]:
     """The regions that exclude all uses of an operation in a mode, by its name, with the names of their defects."""
     found: dict[str, list[tuple[str, Region]]] = {}
     there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
@@ -217,7 +215,7 @@ def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> dict[str, list
 
 @lru_cache(maxsize=64)
 def _current_regions_everywhere(mode: Mode) -> dict[str, list[tuple[str, Region]]]:
-    return _regions_everywhere(current(mode), mode)
+    return regions_everywhere(current(mode), mode)
 
 
 def match(

@@ -73,8 +73,8 @@ class Coverage:
 
     def at(self, operation: str | None, order: int, *outcomes: str) -> int:
         """The examples of an operation (None: of all) at an order with one of these outcomes."""
-        keys = self.outcomes if operation is None else [key for key in self.outcomes if key[0] == operation]
-        return sum(self.outcomes[key] for key in keys if key[1] == order and key[2] in outcomes)
+        names = self.operations if operation is None else (operation,)
+        return sum(self.outcomes[name, order, outcome] for name in names for outcome in outcomes)
 
     def examples(self, operation: str | None = None) -> int:
         """All examples of an operation (None: of all), each order counted."""

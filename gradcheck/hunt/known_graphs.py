@@ -268,11 +268,6 @@ def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> 
 
 def left_out(*releases: str) -> dict[tuple[str, int], str]:
     """Operations and orders that a known defect of these releases of TensorFlow excludes entirely, and its name."""
-    here = [
-        defect
-        for defect in load()
-        if any(defect.covers(release) for release in releases) and any(region.everywhere for region in defect.regions)
-    ]
-    excluded = known.everywhere_by(here)
+    here = known.regions_everywhere([one for one in load() if any(one.covers(release) for release in releases)])
     pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
-    return {pair: name for pair in pairs if (name := excluded(*pair)) is not None}
+    return {pair: name for pair in pairs if (name := known.excluded_by(here, *pair)) is not None}

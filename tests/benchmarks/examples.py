@@ -68,12 +68,9 @@ def timed(path: Path, apart: bool) -> None:
         examples += len(orders)
         seconds.append((taken[0], taken[1], row["operation"]))
         verdicts.append((row["operation"], {order: str(one.verdict) for order, one in sorted(results.items())}))
-    for name, place in (("the first time", 0), ("again", 1)):
-        whole = sum(one[place] for one in seconds)
-        median = statistics.median(one[place] for one in seconds)
-        print(
-            f"{name}: {examples} examples in {whole:.1f} s, {examples / whole:.1f} a second; median {median:.3f} s a graph"
-        )
+    for name, each in (("the first time", [one[0] for one in seconds]), ("again", [one[1] for one in seconds])):
+        rate, median = examples / sum(each), statistics.median(each)
+        print(f"{name}: {examples} examples in {sum(each):.1f} s, {rate:.1f} a second; median {median:.3f} s a graph")
     print(f"verdicts: {hashlib.sha256(json.dumps(verdicts).encode()).hexdigest()[:12]}")
     for first, again, name in sorted(seconds, key=lambda one: -one[1])[:SHOWN]:
         print(f"  {first:6.2f} {again:6.2f} s  {name}")

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, assert_step, check, explain
+from tests import slices
 
 Loss = Callable[[Callable[[Any], Any]], Any]
 mu = tf.Variable([0.3, -0.2], dtype=tf.float64, name="mu")
@@ -125,8 +126,15 @@ def test_a_stop_gradient_that_is_right_is_not_advised_against(loss: Loss) -> Non
         assert one.remedy.endswith('" compares the rest')
     mark = found[0].remedy.partition('intended="')[2].partition('"')[0]
     assert explain(step, intended=mark).verdict == "agree"
-    if loss is not score_of_numpy:
-        assert assert_step(tf.function(step), variables=list(variables), intended=mark).verdict == "agree"
+
+
+@slices.parametrized(
+    "loss", [loss for loss in HELD if loss is not score_of_numpy], slices.every(2), ids=lambda loss: loss.__name__
+)
+def test_a_traced_step_with_what_is_held_agrees(loss: Loss) -> None:
+    variables = list(HELD[loss][1])
+    step = tf.function(step_of(lambda: loss(held), variables))
+    assert assert_step(step, variables=variables, intended=held).verdict == "agree"
 
 
 def score_gradient() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, GradientMismatch, Result, assert_close, assert_step, check, explain
+from tests import slices
 
 Step = Callable[[], Any]
 Map = Callable[[Any], Any]
@@ -102,22 +104,27 @@ def step_of(function: Map, beside: Map = tf.cos, variables: Any = (w,)) -> Step:
     return step
 
 
-def results(step: Step, mark: Any) -> list[Result]:
-    return [
-        explain(step, intended=mark),
-        explain(tf.function(step), intended=mark),
-        check(lambda: step()[0], variables=[w], intended=mark),
-        assert_step(step, variables=[w], intended=mark),
-        assert_step(tf.function(step), variables=[w], intended=mark),
-    ]
+ASKED: dict[str, Callable[[Step, Any], Result]] = {
+    "explain": lambda step, mark: explain(step, intended=mark),
+    "explain of a tf.function": lambda step, mark: explain(tf.function(step), intended=mark),
+    "check": lambda step, mark: check(lambda: step()[0], variables=[w], intended=mark),
+    "assert_step": lambda step, mark: assert_step(step, variables=[w], intended=mark),
+    "assert_step of a tf.function": lambda step, mark: assert_step(tf.function(step), variables=[w], intended=mark),
+}
+
+
+# Each mark several times, and each way to ask.
+@slices.parametrized(("way", "case"), product(ASKED, MARKS), slices.every(3))
+def test_what_is_intended_is_held_and_the_rest_agrees(way: str, case: tuple[Map, Any]) -> None:
+    function, mark = case
+    result = ASKED[way](step_of(function), mark)
+    assert result.verdict == "agree"
+    assert result.orders[1].notes[0].startswith("intended: ")
+    assert result.orders[1].notes[0].endswith("; held, while the rest was compared")
 
 
 @pytest.mark.parametrize(("function", "mark"), MARKS)
-def test_what_is_intended_is_held_and_the_rest_agrees(function: Map, mark: Any) -> None:
-    for one in results(step_of(function), mark):
-        assert one.verdict == "agree"
-        assert one.orders[1].notes[0].startswith("intended: ")
-        assert one.orders[1].notes[0].endswith("; held, while the rest was compared")
+def test_assert_close_holds_it_too(function: Map, mark: Any) -> None:
     assert_close(lambda x: function(1.1 * x) * x, w.numpy(), intended=mark)
 
 
@@ -126,17 +133,25 @@ def test_what_is_not_marked_does_not_agree(function: Map) -> None:
     assert explain(step_of(function)).verdict != "agree"
 
 
-@pytest.mark.parametrize(("function", "mark"), [MARKS[0], MARKS[4], MARKS[8], MARKS[9]])
-def test_a_mistake_elsewhere_is_a_mismatch_with_its_cause(function: Map, mark: Any) -> None:
-    step = step_of(function, mistaken)
-    found = [explain(step, intended=mark), check(lambda: step()[0], variables=[w], intended=mark)]
+def failed(step: Step, mark: Any) -> Result:
     with pytest.raises(GradientMismatch) as caught:
         assert_step(tf.function(step), variables=[w], intended=mark)
     assert caught.value.result is not None
-    for one in (*found, caught.value.result):
-        (finding,) = one.orders[1].findings
-        assert finding.diagnosis is not None
-        assert finding.diagnosis.remedy.startswith("correct the gradient that mistaken at test_intended.py:")
+    return caught.value.result
+
+
+@slices.parametrized(
+    ("case", "asked"),
+    product([MARKS[0], MARKS[4], MARKS[8], MARKS[9]], [ASKED["explain"], ASKED["check"], failed]),
+    slices.every(2),
+)
+def test_a_mistake_elsewhere_is_a_mismatch_with_its_cause(
+    case: tuple[Map, Any], asked: Callable[[Step, Any], Result]
+) -> None:
+    function, mark = case
+    (finding,) = asked(step_of(function, mistaken), mark).orders[1].findings
+    assert finding.diagnosis is not None
+    assert finding.diagnosis.remedy.startswith("correct the gradient that mistaken at test_intended.py:")
 
 
 def test_one_of_two_is_marked_and_the_other_is_named() -> None:

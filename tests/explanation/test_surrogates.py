@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+from tests import slices
 
 Loss = Callable[..., Any]
 Pass = Callable[[Any], Any]
@@ -89,27 +91,32 @@ def failed(step: Callable[[], Any], source: tf.Variable = w) -> Diagnosis:
     return diagnosis_of(caught.value.result)
 
 
-@pytest.mark.parametrize("loss", STOPS, ids=lambda loss: loss.__name__)
-def test_the_stop_gradient_is_named_and_without_it_the_gradient_is_right(loss: Loss) -> None:
+ASKED: dict[str, Callable[[Callable[[], Any], tf.Variable], Diagnosis]] = {
+    "explain": lambda step, source: diagnosis_of(explain(step)),
+    "assert_step": failed,
+    "check": lambda step, source: diagnosis_of(check(lambda: step()[0], variables=[source])),
+    "explain of a tf.function": lambda step, source: diagnosis_of(explain(tf.function(step))),
+    "assert_step of a tf.function": lambda step, source: failed(tf.function(step), source),
+}
+
+
+def named(function: Any) -> Any:
+    return getattr(function, "__name__", None)
+
+
+# Each loss and each way to ask.
+@slices.parametrized(("loss", "way"), product(STOPS, ASKED), slices.every(4), ids=named)
+def test_the_stop_gradient_is_named_and_without_it_the_gradient_is_right(loss: Loss, way: str) -> None:
     source = STOPS[loss]
-    wrong = step_of(lambda: loss(lambda x: tf.stop_gradient(x)), source)
-    right = step_of(lambda: loss(tf.identity), source)
-    told = [
-        diagnosis_of(explain(wrong)),
-        diagnosis_of(explain(tf.function(wrong))),
-        diagnosis_of(check(lambda: wrong()[0], variables=[source])),
-        failed(wrong, source),
-        failed(tf.function(wrong), source),
-    ]
-    for one in told:
-        assert one.cause is Cause.STOP_GRADIENT
-        assert "tf.stop_gradient" in one.evidence
-        assert "with its value held, differences give " in one.evidence or " is lost at " in one.evidence
-        assert "leave tf.stop_gradient out of `" in one.remedy
-        assert "nothing is wrong" in one.remedy
-        assert one.place is not None
-        assert "tf.stop_gradient(x)" in one.place.code
-    assert explain(right).verdict == "agree"
+    one = ASKED[way](step_of(lambda: loss(lambda x: tf.stop_gradient(x)), source), source)
+    assert one.cause is Cause.STOP_GRADIENT
+    assert "tf.stop_gradient" in one.evidence
+    assert "with its value held, differences give " in one.evidence or " is lost at " in one.evidence
+    assert "leave tf.stop_gradient out of `" in one.remedy
+    assert "nothing is wrong" in one.remedy
+    assert one.place is not None
+    assert "tf.stop_gradient(x)" in one.place.code
+    assert explain(step_of(lambda: loss(tf.identity), source)).verdict == "agree"
 
 
 @tf.custom_gradient
@@ -146,15 +153,17 @@ CUSTOM = {
 }
 
 
-@pytest.mark.parametrize("function", CUSTOM, ids=lambda one: one.__name__)
-def test_a_custom_gradient_that_is_a_surrogate_is_named_as_one(function: Any) -> None:
-    step = step_of(lambda: tf.reduce_sum(function(1.1 * w) * w), w)
-    for one in (diagnosis_of(explain(step)), diagnosis_of(explain(tf.function(step))), failed(step)):
-        assert one.cause is Cause.CUSTOM_GRADIENT
-        assert f" {function.__name__} under tf.custom_gradient" in one.evidence
-        assert CUSTOM[function] in one.evidence
-        marked = f'{MEANT}, and intended="{function.__name__}" compares the rest; otherwise correct the gradient that '
-        assert one.remedy.startswith(f"{marked}{function.__name__} at test_surrogates.py:")
+WAYS = ("explain", "explain of a tf.function", "assert_step")
+
+
+@slices.parametrized(("function", "way"), product(CUSTOM, WAYS), slices.every(2), ids=named)
+def test_a_custom_gradient_that_is_a_surrogate_is_named_as_one(function: Any, way: str) -> None:
+    one = ASKED[way](step_of(lambda: tf.reduce_sum(function(1.1 * w) * w), w), w)
+    assert one.cause is Cause.CUSTOM_GRADIENT
+    assert f" {function.__name__} under tf.custom_gradient" in one.evidence
+    assert CUSTOM[function] in one.evidence
+    marked = f'{MEANT}, and intended="{function.__name__}" compares the rest; otherwise correct the gradient that '
+    assert one.remedy.startswith(f"{marked}{function.__name__} at test_surrogates.py:")
 
 
 def test_a_kernel_that_quantises_has_a_surrogate() -> None:

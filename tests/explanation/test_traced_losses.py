@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import keras
@@ -10,9 +11,11 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+from tests import slices
+from tests.datasets import untuned
 
 Loss = Callable[[Any], Any]
-rates = tf.data.Dataset.from_tensor_slices([1.5, 0.5, 3.0])
+rates = untuned([1.5, 0.5, 3.0])
 elements, values = list(rates), tf.constant([1.5, 0.5, 3.0])
 c = tf.Variable(2.0, name="c")
 
@@ -80,18 +83,21 @@ def diagnosis_of(result: Result) -> Diagnosis:
     return found
 
 
-@pytest.mark.parametrize("loss", [looped, nested, in_a_layer, reduced], ids=["alone", "nested", "layer", "reduce"])
-def test_a_loop_over_a_dataset_is_named_with_its_line(loss: Loss) -> None:
-    step = step_of(loss)
-    for code in (step, tf.function(step)):
-        one = diagnosis_of(explain(code))
-        assert one.cause is Cause.NO_GRADIENT
-        assert "Dataset, which at test_traced_losses.py:" in one.evidence
-        assert "(loops over a tf.data.Dataset in a tf.function run it, and so do reduce and scan)" in one.evidence
-        assert "loop over a Python list of the dataset's elements, made outside of the tf.function" in one.remedy
-        assert "tf.scan or tf.while_loop" in one.remedy
-        assert one.place is not None
-        assert "for r in rates:" in one.place.code or "rates.reduce" in one.place.code
+LOOPS: dict[str, Loss] = {"alone": looped, "nested": nested, "layer": in_a_layer, "reduce": reduced}
+
+
+# Each loop, two of them eagerly and two traced.
+@slices.parametrized(("name", "traced"), product(LOOPS, (False, True)), lambda cases: [cases[n] for n in (0, 3, 5, 6)])
+def test_a_loop_over_a_dataset_is_named_with_its_line(name: str, traced: bool) -> None:
+    step = step_of(LOOPS[name])
+    one = diagnosis_of(explain(tf.function(step) if traced else step))
+    assert one.cause is Cause.NO_GRADIENT
+    assert "Dataset, which at test_traced_losses.py:" in one.evidence
+    assert "(loops over a tf.data.Dataset in a tf.function run it, and so do reduce and scan)" in one.evidence
+    assert "loop over a Python list of the dataset's elements, made outside of the tf.function" in one.remedy
+    assert "tf.scan or tf.while_loop" in one.remedy
+    assert one.place is not None
+    assert "for r in rates:" in one.place.code or "rates.reduce" in one.place.code
 
 
 def test_check_and_a_traced_step_name_it() -> None:

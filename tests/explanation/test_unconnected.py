@@ -16,6 +16,7 @@ import gradcheck
 from gradcheck import assert_close, assert_step, check, explain, spot_check
 from gradcheck.keras import GradientMonitor
 from gradcheck.result import SourceResult
+from tests.datasets import untuned
 
 log_scale = tf.Variable(0.3, dtype=tf.float64, name="log_scale")
 weight = tf.Variable([1.0, 2.0, 0.5], dtype=tf.float64, name="weight")
@@ -248,8 +249,9 @@ def test_the_monitor_says_it_once() -> None:
     model = keras.Sequential([Scaled(), keras.layers.Dense(1)])
     model(batch)
     model.compile("sgd", "mse")
+    data = untuned((batch, tf.zeros((2, 1)))).batch(2)
     with pytest.warns(gradcheck.UnconnectedWarning, match="log_scale is unconnected") as caught:
-        model.fit(batch, tf.zeros((2, 1)), epochs=2, verbose=0, callbacks=[GradientMonitor(every=1)])
+        model.fit(data, epochs=2, verbose=0, callbacks=[GradientMonitor(every=1)])
     assert sum(one.category is gradcheck.UnconnectedWarning for one in caught) == 1
     (message,) = (str(one.message) for one in caught if one.category is gradcheck.UnconnectedWarning)
     assert CONSTANT in message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import keras
@@ -183,11 +184,13 @@ def random_loss(x: tf.Variable) -> Any:
     return tf.reduce_sum(tf.nn.dropout(x**2, 0.3) + tf.random.normal(x.shape, dtype=x.dtype))
 
 
-@pytest.mark.parametrize(
-    ("loss", "traced"), [(penalised, False), (penalised, True), (random_loss, False)], ids=["eager", "traced", "random"]
-)
-@pytest.mark.parametrize("look", ["check", "check of order 2", "spot_check"])
-def test_a_check_sees_what_the_function_gives(look: str, loss: Callable[..., Any], traced: bool) -> None:
+LOSSES = {"eager": (penalised, False), "traced": (penalised, True), "random": (random_loss, False)}
+LOOKS = ("check", "check of order 2", "spot_check")
+
+
+@slices.parametrized(("look", "name"), product(LOOKS, LOSSES), slices.every(4))  # the diagonal
+def test_a_check_sees_what_the_function_gives(look: str, name: str) -> None:
+    loss, traced = LOSSES[name]
     x = tf.Variable([0.3, 0.8], dtype=tf.float64)
     alone = unobserved(made(lambda: partial(loss, x), traced))
     step, runs = observed(made(lambda: partial(loss, x), traced))

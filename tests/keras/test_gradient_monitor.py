@@ -26,6 +26,7 @@ from gradcheck.training.spot_walk import MovedVariables, SpotWalk
 from gradcheck.training.step_recorder import StepRecorder
 from gradcheck.training.watched_step import WatchedStep
 from tests import slices
+from tests.datasets import untuned
 
 
 @tf.custom_gradient
@@ -78,6 +79,10 @@ class TwoLosses(keras.Model):
         return {"loss": loss}
 
 
+def batches(x: Any, y: Any, size: int = 8) -> Any:
+    return untuned((x, y)).batch(size, drop_remainder=True)
+
+
 def fitted(make: Any, *callbacks: Any, **options: Any) -> tuple[Any, dict[str, list[float]]]:
     keras.utils.set_random_seed(1)
     rng = np.random.default_rng(0)
@@ -86,7 +91,7 @@ def fitted(make: Any, *callbacks: Any, **options: Any) -> tuple[Any, dict[str, l
     model.compile(keras.optimizers.SGD(1e-3), "mse", **options)
     model(x)
     model.optimizer.build(model.trainable_variables)
-    return model, model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=list(callbacks)).history
+    return model, model.fit(batches(x, y), epochs=2, verbose=0, callbacks=list(callbacks)).history
 
 
 @slices.parametrized(
@@ -192,7 +197,7 @@ def test_a_model_with_an_embedding_is_watched(activation: Any) -> None:
     monitor = GradientMonitor(every=3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MismatchWarning)
-        model.fit(words, np.ones((32, 1)), batch_size=8, epochs=2, verbose=0, callbacks=[monitor])
+        model.fit(batches(words, np.ones((32, 1))), epochs=2, verbose=0, callbacks=[monitor])
     told = [str(one.message) for one in caught if one.category is MismatchWarning]
     assert len(monitor.checks) == 3
     if activation == "tanh":
@@ -255,7 +260,7 @@ def test_nan_that_came_with_an_earlier_batch_is_told_of_the_weights() -> None:
     model.fit(*spoilt(0), verbose=0)
     rows = np.ones((8, 4), np.float32)
     with pytest.warns(MismatchWarning, match="the gradient is not finite") as caught:
-        model.fit(rows, rows[:, :1], epochs=3, verbose=0, callbacks=[GradientMonitor(every=1)])
+        model.fit(batches(rows, rows[:, :1]), epochs=3, verbose=0, callbacks=[GradientMonitor(every=1)])
     (told,) = [str(one.message) for one in caught if one.category is MismatchWarning]
     path = model.layers[0].kernel.path
     assert f"{path}, " in told.splitlines()[1]
@@ -299,10 +304,11 @@ def test_a_summary_writer_needs_no_tensorboard(tmp_path: Path, monkeypatch: pyte
 def test_the_graphs_of_many_trainings_are_no_retracing(caplog: pytest.LogCaptureFixture) -> None:
     model, _ = fitted(small)
     rows = np.zeros((8, 4), np.float32)
+    data = batches(rows, rows[:, :1])
     tf.get_logger().addHandler(caplog.handler)
     try:
         for _ in range(6):
-            model.fit(rows, rows[:, :1], verbose=0, callbacks=[GradientMonitor()])
+            model.fit(data, verbose=0, callbacks=[GradientMonitor()])
     finally:
         tf.get_logger().removeHandler(caplog.handler)
     assert "retracing" not in caplog.text
@@ -365,6 +371,8 @@ class Trained:
         keras.utils.set_random_seed(1)
         self.model = compiled(keras.Sequential([kl.Dense(2, activation), kl.BatchNormalization(), kl.Dense(1)]))
         self.start = self.model.get_weights()
+        rows = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
+        self.data = batches(rows, rows[:, :1], 4)
         self.model.make_train_function()
         self.function = self.model.train_function
         self.alone, _, _ = self.weights()
@@ -373,10 +381,9 @@ class Trained:
         """The weights after a training, the history, and the warnings about gradients."""
         keras.utils.set_random_seed(1)
         self.model.set_weights(self.start)
-        rows = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InconclusiveWarning)
-            history = self.model.fit(rows, rows[:, :1], batch_size=4, verbose=0, callbacks=list(callbacks)).history
+            history = self.model.fit(self.data, verbose=0, callbacks=list(callbacks)).history
         assert self.model.train_function is self.function
         said = [str(one.message) for one in caught if one.category is InconclusiveWarning]
         return self.model.get_weights(), history, said
@@ -493,7 +500,8 @@ def test_random_operations_without_a_seed_are_held_fixed() -> None:
     try:
         tf.random.set_seed(None)  # Keras' own seeds come from elsewhere
         model, monitor = compiled(keras.Sequential([kl.Dense(3, noisy), kl.Dense(1)])), GradientMonitor(every=2)
-        history = model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=2, verbose=0, callbacks=[monitor]).history
+        data = batches(np.ones((8, 4)), np.ones((8, 1)), 2)
+        history = model.fit(data, verbose=0, callbacks=[monitor]).history
     finally:
         tf.random.set_seed(before)
     assert [check.verdict for check in monitor.checks] == ["agree", "agree"]

@@ -13,6 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.datasets import untuned
+
 Loss = Callable[[], Any]
 Step = Callable[[], Any]
 RNG = np.random.default_rng(0)
@@ -177,7 +179,7 @@ losses("overflow", lambda: overflowing(x=800 * w), lambda: overflowing(800 * w),
 
 # Operations without a gradient, NumPy, state
 
-dataset, factors = tf.data.Dataset.from_tensor_slices(np.array([1.5, 0.5])), tf.constant([1.5, 0.5], tf.float64)
+dataset, factors = untuned(np.array([1.5, 0.5])), tf.constant([1.5, 0.5], tf.float64)
 
 
 @tf.function

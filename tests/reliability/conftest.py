@@ -20,7 +20,7 @@ from gradcheck.hunt.events import Started
 from gradcheck.hunt.report.run import HuntRun, read
 
 ONE, TWO = (("-n", count, "--dist", "load") for count in "12")
-LIMIT = 20
+LIMIT = 10
 """Seconds that an example may take; on a busy machine, the first one of a process takes a few."""
 LATE = 1800.0
 """Seconds after which a run that has not ended is taken to hang."""
