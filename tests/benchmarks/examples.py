@@ -61,7 +61,7 @@ def timed(path: Path, apart: bool) -> None:
         taken = []
         for _ in range(2):
             began = time.process_time()
-            results = {}
+            results: dict[int, Any] = {}
             for some in [(order,) for order in orders] if apart else [orders]:
                 results |= trial.run(graph, some).result.orders
             taken.append(time.process_time() - began)
