@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from gradcheck import documents
-from gradcheck.documents import Count, Document, DocumentError, Order
+from gradcheck.autodiff.mode import EXECUTIONS, ORDERS, PLAIN, Mode
+from gradcheck.documents import Count, Document, DocumentError, Order, Words
 from gradcheck.result import Verdict
 
 KINK = "agree at a kink"
@@ -18,6 +19,11 @@ INVALID = "invalid"
 CANNOT_RUN = "cannot run"
 VERDICTS = (Verdict.AGREE, KINK, COMPOSED, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 OUTCOMES = (*VERDICTS, CANNOT_RUN, INVALID)
+COMPARED, LOST = (Verdict.AGREE, KINK, Verdict.MISMATCH), (Verdict.INCONCLUSIVE, COMPOSED)
+"""The verdicts on derivatives that were compared, and on those that could not be."""
+MOST = 0.5
+"""An operation that lost more of its examples than this share was hardly compared."""
+MODE_NAMES = {str(Mode(path, mode)) for path in ORDERS for mode in EXECUTIONS}
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
@@ -34,19 +40,30 @@ def check_outcome(outcome: str, place: str) -> None:
         raise DocumentError(place, outcome, f"one of {', '.join(OUTCOMES)}")
 
 
+def check_mode_name(name: str, place: str) -> None:
+    """Raises DocumentError for a text that is no mode's name."""
+    if name not in MODE_NAMES:
+        raise DocumentError(place, name, "a path and a mode of execution, such as 'reverse, tf.function'")
+
+
 class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck coverage"):
-    """Rows [operation, order, outcome, count], sorted."""
+    """Rows [operation, order, outcome, count], and rows [operation, order, mode, comparisons]; both are sorted."""
 
     outcomes: tuple[tuple[str, Order, Outcome, Count], ...]
+    modes: tuple[tuple[str, Order, Words, Count], ...] = ()
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
         for i, row in enumerate(self.outcomes):
             check_outcome(row[2], f"$.outcomes[{i}][2]")
+        for i, row in enumerate(self.modes):
+            check_mode_name(row[2], f"$.modes[{i}][2]")
 
 
 class Coverage:
-    """Counts of examples: (operation, order, outcome).
+    """Counts of examples, (operation, order, outcome), and of those of them that were compared in a mode.
+
+    `modes` counts the latter, (operation, order, name of the mode), without the plain one.
 
     >>> coverage = Coverage()
     >>> coverage.count("sin", 1, verdict="agree")
@@ -56,12 +73,15 @@ class Coverage:
 
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
+        self.modes: Counter[tuple[str, int, str]] = Counter()
 
-    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE) -> None:
+    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE, mode: Mode = PLAIN) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
         self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain strings only
+        if mode != PLAIN and verdict in COMPARED:
+            self.modes[operation, order, str(mode)] += 1
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -86,8 +106,10 @@ class Coverage:
 
     def to_json(self) -> dict[str, Any]:
         """The document of the counts: the same counts give the same text."""
-        outcomes = tuple((*key, count) for key, count in sorted(self.outcomes.items()))
-        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes))
+        outcomes, modes = (
+            tuple((*key, count) for key, count in sorted(counts.items())) for counts in (self.outcomes, self.modes)
+        )
+        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes, modes))
         return data
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -197,6 +198,7 @@ def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
     ]
     lines = [
         *coverage.table(found.coverage, _summary_lines(found)).split("\n"),
+        *_modes(found),
         f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
         f"hardly tested: {len(hardly)}",
         *(f"  {line}" for line in cli.table(rows)),
@@ -215,6 +217,18 @@ def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
     places = " ".join(shlex.quote(str(folder)) for folder in options.folders)
     step = hunt(one.operation for one in [*never, *hardly]) if weak else f"python -m gradcheck replay {places}"
     return cli.CommandOutput("coverage report", tuple(lines), data, step)
+
+
+def _modes(found: HuntRun) -> Iterator[str]:
+    """How often derivatives in each mode and number type were compared."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for (_, order, mode), count in found.coverage.modes.items():
+        counts[mode, order] += count
+    if counts:
+        names = sorted({mode for mode, _ in counts})
+        rows = [(name, *(f"order {order}: {counts[name, order]:,}" for order in (1, 2))) for name in names]
+        yield "comparisons in modes and number types:"
+        yield from (f"  {line}" for line in cli.table(rows))
 
 
 def _gap(one: Reach) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class HuntRun:
         coverage = Coverage()
         for done in self.operations:
             coverage.outcomes.update({(done.operation, done.order, what): n for what, n in done.counts.items() if n})
+            coverage.modes.update({(done.operation, done.order, mode): n for mode, n in done.modes.items() if n})
         return coverage
 
     @property
@@ -222,14 +223,19 @@ def _added(every: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
         OperationDone(
             operation,
             order,
-            dict(sorted(sum((Counter(event.counts) for event in group), Counter[str]()).items())),
+            _sum(event.counts for event in group),
             attempts=sum(event.attempts for event in group),
             rejected=sum(event.rejected for event in group),
             seconds=sum(sorted(event.seconds for event in group)),
             resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
+            modes=_sum(event.modes for event in group),
         )
         for (operation, order), group in sorted(groups.items())
     )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
 
 
 def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], Any]) -> tuple[E, ...]:
