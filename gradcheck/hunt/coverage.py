@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -27,8 +27,8 @@ MODE_NAMES = {str(Mode(path, mode)) for path in ORDERS for mode in EXECUTIONS}
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
-ENOUGH = 5
-"""An operation with fewer comparisons at an order was hardly tested."""
+FEW = 20
+"""A table of so few operations has a row for each."""
 
 
 Outcome = Annotated[str, Meta(extra_json_schema={"enum": list(map(str, OUTCOMES))})]
@@ -113,33 +113,53 @@ class Coverage:
         return data
 
 
-def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:
+def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = (), *, whole: bool = False) -> str:
     """One row per operation and a total, at most 100 columns; then one line per finding.
 
-    A finding has its `operation` (the culprit), `order`, `kind` and `files`. Per order: agree, agree at a kink,
-    composed kink, inconclusive, mismatch. Examples count every order that was checked.
+    Of many operations, unless the `whole` table is asked for, those without a finding or a mismatch, and with enough
+    examples that were compared, have one row together. A finding has its `operation` (the culprit), `order`, `kind` and
+    `files`. Per order: agree, agree at a kink, composed kink, inconclusive, mismatch. Examples count every order that
+    was checked.
     """
-    names = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
-    titles = f"{'operation':<{WIDTH}} {'examples':>8} {'valid':>5}|{names}|{names}| new"
+    heads = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
+    titles = f"{'operation':<{WIDTH}} {'examples':>8} {'valid':>5}|{heads}|{heads}| new"
     rule = "-" * len(titles)
     lines = [f"{' ' * (WIDTH + 15)}|{'order 1':^{sum(CELLS)}}|{'order 2':^{sum(CELLS)}}|", titles, rule]
     new = Counter(str(finding["operation"]) for finding in findings)
-    for operation in [*coverage.operations, *sorted(new.keys() - {*coverage.operations})]:
-        lines.append(_row(coverage, operation, operation, new[operation]))
-    lines += [rule, _row(coverage, None, f"total, {len(coverage.operations)} operations", len(findings))]
+    parts: defaultdict[str, Coverage] = defaultdict(Coverage)
+    for key, count in coverage.outcomes.items():
+        parts[key[0]].outcomes[key] = count
+    names = [*coverage.operations, *sorted(new.keys() - {*coverage.operations})]
+    whole |= len(names) <= FEW
+    shown = [name for name in names if whole or new[name] or _stands_out(parts[name])]
+    lines += [_row(parts[name], name, new[name]) for name in shown]
+    if len(shown) < len(names):
+        others = Coverage()
+        for name in {*names} - {*shown}:
+            others.outcomes.update(parts[name].outcomes)
+        lines.append(_row(others, f"{len(names) - len(shown)} others", 0))
+    lines += [rule, _row(coverage, f"total, {len(coverage.operations)} operations", len(findings))]
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")
     return "\n".join(lines)
 
 
-def _row(coverage: Coverage, operation: str | None, name: str, findings: int) -> str:
-    examples = coverage.examples(operation)
-    share = f"{100 * coverage.valid(operation) / examples:.0f} %" if examples else "-"
+def _stands_out(coverage: Coverage) -> bool:
+    """Whether there is a mismatch, or most examples of an order could not be compared."""
+    for order in (1, 2):
+        compared, lost = (coverage.at(None, order, *outcomes) for outcomes in (COMPARED, LOST))
+        if coverage.at(None, order, Verdict.MISMATCH) or lost > MOST * (compared + lost):
+            return True
+    return False
+
+
+def _row(coverage: Coverage, name: str, findings: int) -> str:
+    examples = coverage.examples()
+    share = f"{100 * coverage.valid() / examples:.0f} %" if examples else "-"
     cells = [
         "".join(
-            f"{_short(coverage.at(operation, order, what)):>{width}}"
-            for what, width in zip(VERDICTS, CELLS, strict=True)
+            f"{_short(coverage.at(None, order, what)):>{width}}" for what, width in zip(VERDICTS, CELLS, strict=True)
         )
         for order in (1, 2)
     ]

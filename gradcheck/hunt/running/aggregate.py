@@ -19,7 +19,7 @@ from gradcheck.hunt.coverage import Coverage
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal
     from gradcheck.hunt.finding import GraphFinding
-    from gradcheck.hunt.report.run import HuntRun
+    from gradcheck.hunt.report.run import Earlier, HuntRun
 
 NAME = "schedule.json"
 LIMIT = 10_000_000
@@ -124,6 +124,7 @@ class Aggregate:
         self._finished: set[str] = set()
         self._failed: set[str] = set()
         self._journal: Journal | None = None
+        self._earlier: Earlier | None = None
         self._paged = (-1, 0.0)
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
@@ -228,10 +229,14 @@ class Aggregate:
 
     def _write_page(self, run: HuntRun) -> Path:
         from gradcheck.hunt.known_graphs import left_out
+        from gradcheck.hunt.report.run import read_earlier
         from gradcheck.hunt.report.writer import without_page, write_run
 
-        folder, releases = self.configuration.folder, {started.environment.tensorflow for started in run.started}
-        return write_run(run, folder, left_out(*releases), without_page=without_page(run.findings, folder))[0]
+        given, releases = self.configuration, {started.environment.tensorflow for started in run.started}
+        if self._earlier is None:
+            self._earlier = read_earlier(given.events, given.name, releases)
+        why = without_page(run.findings, given.folder)
+        return write_run(run, given.folder, left_out(*releases), without_page=why, earlier=self._earlier)[0]
 
     def _keep_least(self, found: GraphFinding) -> None:
         """Writes the report of a finding again where that of a larger graph of the same name was written last."""

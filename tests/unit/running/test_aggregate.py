@@ -68,6 +68,26 @@ def test_a_run_that_goes_on_has_a_page_of_what_it_has_found(tmp_path: Path, monk
     assert "was killed" not in page.read_text()
 
 
+def test_the_runs_before_it_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradcheck.hunt.running.aggregate.PAGE_EVERY", 0.0)
+    run, page = aggregate(tmp_path), tmp_path / "index.html"
+    start = Started(MACHINE, "dev", "7", "1/1", ("sin",))
+    for day in (1, 2):
+        with EventFile(run.configuration.events, f"2026010{day}-000000-ab-gw0", start) as file:
+            file.write(OperationDone("sin", day, {"agree": 5}, 5, 0, 2.0))
+    (run.configuration.events / "20260103-000000-ab-gw0.jsonl").write_text("nonsense\n")
+    with EventFile(run.configuration.events, "a-gw0", start):
+        run.show()
+        told = "looked at in this run at order 1, 0 of 1 at order 2; with the 2 runs before it, 1 and 1."
+        assert told in page.read_text()
+        assert "an earlier run is not counted" in page.read_text()
+        for path in run.configuration.events.glob("2026*"):
+            path.unlink()
+        page.unlink()
+        run.show()
+        assert told in page.read_text()
+
+
 def test_old_temporary_files_are_taken_away_and_nobody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise SystemExit
