@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from gradcheck import documents
-from gradcheck.documents import Count, Document, DocumentError, Order
+from gradcheck.autodiff.mode import EXECUTIONS, ORDERS, PLAIN, Mode
+from gradcheck.documents import Count, Document, DocumentError, Order, Words
 from gradcheck.result import Verdict
 
 KINK = "agree at a kink"
@@ -18,11 +19,16 @@ INVALID = "invalid"
 CANNOT_RUN = "cannot run"
 VERDICTS = (Verdict.AGREE, KINK, COMPOSED, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 OUTCOMES = (*VERDICTS, CANNOT_RUN, INVALID)
+COMPARED, LOST = (Verdict.AGREE, KINK, Verdict.MISMATCH), (Verdict.INCONCLUSIVE, COMPOSED)
+"""The verdicts on derivatives that were compared, and on those that could not be."""
+MOST = 0.5
+"""An operation that lost more of its examples than this share was hardly compared."""
+MODE_NAMES = {str(Mode(path, mode)) for path in ORDERS for mode in EXECUTIONS}
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
-ENOUGH = 5
-"""An operation with fewer comparisons at an order was hardly tested."""
+FEW = 20
+"""A table of so few operations has a row for each."""
 
 
 Outcome = Annotated[str, Meta(extra_json_schema={"enum": list(map(str, OUTCOMES))})]
@@ -34,19 +40,30 @@ def check_outcome(outcome: str, place: str) -> None:
         raise DocumentError(place, outcome, f"one of {', '.join(OUTCOMES)}")
 
 
+def check_mode_name(name: str, place: str) -> None:
+    """Raises DocumentError for a text that is no mode's name."""
+    if name not in MODE_NAMES:
+        raise DocumentError(place, name, "a path and a mode of execution, such as 'reverse, tf.function'")
+
+
 class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck coverage"):
-    """Rows [operation, order, outcome, count], sorted."""
+    """Rows [operation, order, outcome, count], and rows [operation, order, mode, comparisons]; both are sorted."""
 
     outcomes: tuple[tuple[str, Order, Outcome, Count], ...]
+    modes: tuple[tuple[str, Order, Words, Count], ...] = ()
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
         for i, row in enumerate(self.outcomes):
             check_outcome(row[2], f"$.outcomes[{i}][2]")
+        for i, row in enumerate(self.modes):
+            check_mode_name(row[2], f"$.modes[{i}][2]")
 
 
 class Coverage:
-    """Counts of examples: (operation, order, outcome).
+    """Counts of examples, (operation, order, outcome), and of those of them that were compared in a mode.
+
+    `modes` counts the latter, (operation, order, name of the mode), without the plain one.
 
     >>> coverage = Coverage()
     >>> coverage.count("sin", 1, verdict="agree")
@@ -56,12 +73,15 @@ class Coverage:
 
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
+        self.modes: Counter[tuple[str, int, str]] = Counter()
 
-    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE) -> None:
+    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE, mode: Mode = PLAIN) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
         self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain strings only
+        if mode != PLAIN and verdict in COMPARED:
+            self.modes[operation, order, str(mode)] += 1
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -86,38 +106,60 @@ class Coverage:
 
     def to_json(self) -> dict[str, Any]:
         """The document of the counts: the same counts give the same text."""
-        outcomes = tuple((*key, count) for key, count in sorted(self.outcomes.items()))
-        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes))
+        outcomes, modes = (
+            tuple((*key, count) for key, count in sorted(counts.items())) for counts in (self.outcomes, self.modes)
+        )
+        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes, modes))
         return data
 
 
-def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:
+def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = (), *, whole: bool = False) -> str:
     """One row per operation and a total, at most 100 columns; then one line per finding.
 
-    A finding has its `operation` (the culprit), `order`, `kind` and `files`. Per order: agree, agree at a kink,
-    composed kink, inconclusive, mismatch. Examples count every order that was checked.
+    Of many operations, unless the `whole` table is asked for, those without a finding or a mismatch, and with enough
+    examples that were compared, have one row together. A finding has its `operation` (the culprit), `order`, `kind` and
+    `files`. Per order: agree, agree at a kink, composed kink, inconclusive, mismatch. Examples count every order that
+    was checked.
     """
-    names = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
-    titles = f"{'operation':<{WIDTH}} {'examples':>8} {'valid':>5}|{names}|{names}| new"
+    heads = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
+    titles = f"{'operation':<{WIDTH}} {'examples':>8} {'valid':>5}|{heads}|{heads}| new"
     rule = "-" * len(titles)
     lines = [f"{' ' * (WIDTH + 15)}|{'order 1':^{sum(CELLS)}}|{'order 2':^{sum(CELLS)}}|", titles, rule]
     new = Counter(str(finding["operation"]) for finding in findings)
-    for operation in [*coverage.operations, *sorted(new.keys() - {*coverage.operations})]:
-        lines.append(_row(coverage, operation, operation, new[operation]))
-    lines += [rule, _row(coverage, None, f"total, {len(coverage.operations)} operations", len(findings))]
+    parts: defaultdict[str, Coverage] = defaultdict(Coverage)
+    for key, count in coverage.outcomes.items():
+        parts[key[0]].outcomes[key] = count
+    names = [*coverage.operations, *sorted(new.keys() - {*coverage.operations})]
+    whole |= len(names) <= FEW
+    shown = [name for name in names if whole or new[name] or _stands_out(parts[name])]
+    lines += [_row(parts[name], name, new[name]) for name in shown]
+    if len(shown) < len(names):
+        others = Coverage()
+        for name in {*names} - {*shown}:
+            others.outcomes.update(parts[name].outcomes)
+        lines.append(_row(others, f"{len(names) - len(shown)} others", 0))
+    lines += [rule, _row(coverage, f"total, {len(coverage.operations)} operations", len(findings))]
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")
     return "\n".join(lines)
 
 
-def _row(coverage: Coverage, operation: str | None, name: str, findings: int) -> str:
-    examples = coverage.examples(operation)
-    share = f"{100 * coverage.valid(operation) / examples:.0f} %" if examples else "-"
+def _stands_out(coverage: Coverage) -> bool:
+    """Whether there is a mismatch, or most examples of an order could not be compared."""
+    for order in (1, 2):
+        compared, lost = (coverage.at(None, order, *outcomes) for outcomes in (COMPARED, LOST))
+        if coverage.at(None, order, Verdict.MISMATCH) or lost > MOST * (compared + lost):
+            return True
+    return False
+
+
+def _row(coverage: Coverage, name: str, findings: int) -> str:
+    examples = coverage.examples()
+    share = f"{100 * coverage.valid() / examples:.0f} %" if examples else "-"
     cells = [
         "".join(
-            f"{_short(coverage.at(operation, order, what)):>{width}}"
-            for what, width in zip(VERDICTS, CELLS, strict=True)
+            f"{_short(coverage.at(None, order, what)):>{width}}" for what, width in zip(VERDICTS, CELLS, strict=True)
         )
         for order in (1, 2)
     ]

@@ -26,7 +26,7 @@ from gradcheck.documents import MAX_TEXT, Count, Description, Document, Document
 from gradcheck.graph import Graph
 from gradcheck.hunt import environment
 from gradcheck.hunt.configuration import RunConfiguration, Shard
-from gradcheck.hunt.coverage import Outcome, check_outcome
+from gradcheck.hunt.coverage import Outcome, check_mode_name, check_outcome
 from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.finding import file_name
 from gradcheck.hunt.graph_json import from_document, to_document
@@ -114,7 +114,8 @@ class OperationDone(RunEvent, frozen=True, tag="operation"):
 
     `counts` has the numbers of examples by outcome (coverage.OUTCOMES), `attempts` is the number of graphs drawn,
     `rejected` that of those which were no valid example. `resolution` is the smallest error that would have been
-    noticed, over the largest derivative, at its worst; None where nothing was compared.
+    noticed, over the largest derivative, at its worst; None where nothing was compared. `modes` has the numbers of
+    those examples that were compared in a mode, by its name; the plain one is left out.
     """
 
     operation: Words
@@ -124,11 +125,14 @@ class OperationDone(RunEvent, frozen=True, tag="operation"):
     rejected: Count
     seconds: Amount
     resolution: Amount | None = None
+    modes: dict[Words, Count] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_operation(self.operation)
         for outcome in self.counts:
             check_outcome(outcome, "$.counts")
+        for name in self.modes:
+            check_mode_name(name, "$.modes")
 
 
 class FindingMade(RunEvent, frozen=True, tag="finding"):

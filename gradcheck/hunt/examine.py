@@ -89,7 +89,7 @@ def examine(
         target(math.log10(ratio), label=f"log10(error / allowed) at order {order}")
     verdicts = {each: outcome(checked, each) for each in checked.result.orders}
     for each, verdict in verdicts.items():
-        coverage.count(operation, each, verdict=verdict)
+        coverage.count(operation, each, verdict=verdict, mode=mode)
         now.resolve(each, checked.result.orders[each].relative_resolution)
     event("verdict", verdicts[order])
     for each, verdict in verdicts.items():

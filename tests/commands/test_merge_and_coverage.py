@@ -295,6 +295,24 @@ def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
     assert data["operations"][0]["operation"] == "cos"
 
 
+def test_coverage_tells_how_often_each_mode_and_number_type_was_compared_in_all_runs(call: Any, tmp_path: Path) -> None:
+    for number, name in enumerate(("sin", "cos")):
+        modes = {"reverse, in float16": 3, "forward, eager": number}
+        event = structs.replace(done(name, 1, agree=5), modes=modes)
+        run(tmp_path / "reports", [(structs.replace(started(), seed=str(number)), [event])])
+    said = call("coverage")
+    assert (
+        "comparisons in modes and number types:\n"
+        "  forward, eager       order 1: 1  order 2: 0\n"
+        "  reverse, in float16  order 1: 6  order 2: 0\n"
+    ) in said.out
+    assert call("coverage", "--json").json["coverage"]["modes"] == [
+        ["cos", 1, "forward, eager", 1],
+        ["cos", 1, "reverse, in float16", 3],
+        ["sin", 1, "reverse, in float16", 3],
+    ]
+
+
 def test_a_hunt_in_everything_after_one_in_a_few_operations_was_asked_for_everything(
     call: Any, tmp_path: Path, events: list[Event]
 ) -> None:

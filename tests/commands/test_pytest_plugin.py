@@ -14,6 +14,7 @@ from gradcheck.defects import known
 from gradcheck.hunt import confirmation, environment
 from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.report import writer
+from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running import worker
 from gradcheck.hunt.running.controller import hunts
 from gradcheck.pytest_plugin import project_defaults
@@ -25,10 +26,13 @@ pytest_plugins = ["pytester"]
 THIRD_PARTY = Path(__file__).parents[1] / "thirdparty"
 OF_THE_RUN = ("index.html", "summary.md")
 PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
-SIN = '<div class="op" title="sin"><i class="cell {}"'
+SIN = re.compile(r'<code>sin</code></th>\s*<td class="number group">\s*<i class="cell (\w+)"')
+"""The colour of sine at order 1 on the page of a run."""
 COUNTING = """
+    from gradcheck.autodiff.mode import Mode
+
     def test_sin(gradcheck_coverage):
-        gradcheck_coverage.count("sin", 1)
+        gradcheck_coverage.count("sin", 1, mode=Mode("forward"))
 
     def test_cos(gradcheck_coverage):
         gradcheck_coverage.count("cos", 2, verdict="inconclusive")
@@ -169,14 +173,18 @@ def test_a_table_of_the_counts_of_all_workers_ends_the_run_and_its_report_is_of_
     assert rows(result)["sin"][:2] == ["sin", "2"]
     assert rows(result)["total,"][:4] == ["total,", "2", "operations", "4"]
     assert f"report: {Path('reports', 'index.html')}" in result.outlines
-    assert SIN.format("yellow") in (pytester.path / "reports" / "index.html").read_text()
+    page = (pytester.path / "reports" / "index.html").read_text()
+    assert SIN.findall(page) == ["green"]
+    assert "before it" not in page
+    assert read(pytester.path / "reports" / "events").coverage.modes == {("sin", 1, "forward, eager"): 2}
     result = run_here(pytester, "-k", "cos")
     result.assert_outcomes(passed=1, deselected=1)
     assert rows(result)["total,"][:4] == ["total,", "1", "operations", "1"]
     assert f"report: {Path('reports', 'index.html')}" in result.outlines
     page, summary = ((pytester.path / "reports" / name).read_text() for name in OF_THE_RUN)
     assert ">cos<" in page
-    assert SIN.format("red") in page, "never reached at order 1"
+    assert SIN.findall(page) == ["blank"], "not reached at order 1"
+    assert "with the run before it, 1 and 0." in page
     assert "cos" in summary
 
 

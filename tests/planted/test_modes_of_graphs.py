@@ -203,6 +203,9 @@ def test_a_hunt_counts_what_cannot_run_with_the_operation_that_cannot() -> None:
     with counted(graph, 1, Mode("reverse", XLA)) as coverage:
         assert coverage.at("(reverse, XLA)", 1, CANNOT_RUN) == coverage.examples() == 1
         assert coverage.valid() == 0
+        assert not coverage.modes
+    with counted(SINE, 1, Mode("forward")) as coverage:
+        assert coverage.modes == {("(forward, eager)", 1, "forward, eager"): 1}
     notes = trial.run(graph, (1,), mode=Mode("reverse", XLA)).result.orders[1].notes
     assert notes == ("no XLA kernel for SegmentMax",)
 

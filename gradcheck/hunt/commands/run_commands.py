@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from gradcheck.operations.registry import REGISTERED, Origin
 
 REGISTERS = re.compile(r"\bgradcheck\.operation\b|\bfrom gradcheck import [^#\n]*\boperation\b")
 SHOWN = 12
+ENOUGH = 5
+"""Operations with fewer comparisons at an order, of all runs together, are where another hunt adds most."""
 LARGEST = 2**28
 MERGED = "merged.jsonl"
 WORST = (Ending.COMPLETED, Ending.BUDGET_SPENT, Ending.INTERRUPTED)
@@ -44,7 +47,7 @@ example:
 COVERAGE = f"""show what was exercised, and which operations were hardly tested or never reached
 
 Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
-than {coverage.ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect
+than {ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect
 of the installed TensorFlow leaves out as a whole is not missed.
 
 exit codes: 0, whatever was found; 2 if nothing could be read.
@@ -186,17 +189,18 @@ def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
     """Shows the coverage of the folders."""
     load_own(options, options.folders)
     found, known_pairs = read(options.folders), left_out()
-    reached = [one for one in reaches(found, known_pairs) if one.grade is not Grade.NONE]
-    weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
-    never = [one for one in weak if not one.attempts and not one.compared + one.lost]
-    hardly = sorted((one for one in weak if one not in never), key=lambda one: one.compared)
+    counts = replace(found, findings=(), crashes=(), hangs=())  # what is wrong may be hardly tested as well
+    reached = [one for one in reaches(counts, known_pairs) if one.grade is not Grade.NONE]
+    never = [one for one in reached if one.grade is Grade.BLANK]
+    hardly = sorted(filter(None, map(_hardly, reached)), key=lambda one: one.compared)
     out = [one for one in reached if one.grade is Grade.KNOWN]
     rows = [
         (one.operation, f"order {one.order}", f"{one.compared} compared of {one.attempts}", one.reason)
         for one in hardly
     ]
     lines = [
-        *coverage.table(found.coverage, _summary_lines(found)).split("\n"),
+        *coverage.table(found.coverage, _summary_lines(found), whole=True).split("\n"),
+        *_modes(found),
         f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
         f"hardly tested: {len(hardly)}",
         *(f"  {line}" for line in cli.table(rows)),
@@ -213,8 +217,28 @@ def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
         "remarks": found.remarks,
     }
     places = " ".join(shlex.quote(str(folder)) for folder in options.folders)
-    step = hunt(one.operation for one in [*never, *hardly]) if weak else f"python -m gradcheck replay {places}"
+    missed = [*never, *hardly]
+    step = hunt(one.operation for one in missed) if missed else f"python -m gradcheck replay {places}"
     return cli.CommandOutput("coverage report", tuple(lines), data, step)
+
+
+def _hardly(one: Reach) -> Reach | None:
+    """An operation at an order that was hardly tested, with the reason."""
+    if one.grade is Grade.GREEN and one.compared < ENOUGH:
+        return replace(one, reason=f"fewer than {ENOUGH} comparisons")
+    return one if one.grade is Grade.YELLOW else None
+
+
+def _modes(found: HuntRun) -> Iterator[str]:
+    """How often derivatives in each mode and number type were compared."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for (_, order, mode), count in found.coverage.modes.items():
+        counts[mode, order] += count
+    if counts:
+        names = sorted({mode for mode, _ in counts})
+        rows = [(name, *(f"order {order}: {counts[name, order]:,}" for order in (1, 2))) for name in names]
+        yield "comparisons in modes and number types:"
+        yield from (f"  {line}" for line in cli.table(rows))
 
 
 def _gap(one: Reach) -> dict[str, Any]:

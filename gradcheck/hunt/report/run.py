@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gradcheck import files
 from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import events
-from gradcheck.hunt.coverage import COMPOSED, ENOUGH, KINK, Coverage
+from gradcheck.hunt.coverage import COMPARED, LOST, MOST, Coverage
 from gradcheck.hunt.events import Crash, Event, Finished, Hang, KnownReplayed, OperationDone, Started, State, to_line
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.json_report import Report
 from gradcheck.operations.catalogue import CATALOGUE
-from gradcheck.result import Kind, Verdict
+from gradcheck.result import Kind
 
-MOST = 0.5
-"""An operation that lost more of its examples than this share was hardly tested."""
+NEVER = "never compared"
 
 
 class Grade(Enum):
-    """How well an operation was tested; the value is the colour of its cell."""
+    """The outcome of an operation at an order; the value is the colour of its cell."""
 
-    GREEN = "green"
-    YELLOW = "yellow"
     RED = "red"
+    YELLOW = "yellow"
+    GREEN = "green"
+    BLANK = "blank"
     KNOWN = "known"
     NONE = "none"
 
@@ -37,7 +39,8 @@ class Grade(Enum):
 class Reach:
     """One operation at one order: `compared` examples with a verdict, `lost` without (inconclusive, composed kinks).
 
-    `rejected` of `attempts` graphs were no valid example. `reason` says why it is not green.
+    `rejected` of `attempts` graphs were no valid example. `reason` says why it is not green. It is red where something
+    new is wrong, yellow where it was drawn and hardly compared, and blank where it was not reached.
     """
 
     operation: str
@@ -50,6 +53,14 @@ class Reach:
     resolution: float | None = None
     reason: str = ""
 
+    @property
+    def counts(self) -> str:
+        """The counts of its graphs, in words."""
+        parts = {"compared": self.compared, "inconclusive": self.lost, "rejected": self.rejected}
+        parts["cannot run in a mode"] = self.attempts - sum(parts.values())
+        said = ", ".join(f"{count} {what}" for what, count in parts.items() if count > 0)
+        return f"{self.attempts} drawn: {said}"
+
 
 def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Reach, ...]:
     """Every operation of the catalogue at both orders, in the catalogue's order.
@@ -57,7 +68,7 @@ def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None)
     `left_out` maps (operation, order) to the known defect that excludes all its uses. Operations that the run was not
     asked for, and orders that an operation does not have, have the grade NONE.
     """
-    asked = run.asked
+    asked, wrong = run.asked, _wrong(run)
     done = {(each.operation, each.order): each for each in run.operations}
     known = left_out or {}
 
@@ -71,22 +82,35 @@ def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None)
             return Reach(name, order, Grade.NONE, reason="has no derivative of this order")
         if name not in asked:
             return Reach(name, order, Grade.NONE, reason="not asked for")
-        return Reach(name, order, Grade.RED, reason="never reached")
+        return Reach(name, order, Grade.BLANK, reason="never reached")
 
-    return tuple(reach(name, order) for name in CATALOGUE for order in (1, 2))
+    found = (reach(name, order) for name in CATALOGUE for order in (1, 2))
+    return tuple(
+        replace(each, grade=Grade.RED, reason=wrong[pair]) if (pair := (each.operation, each.order)) in wrong else each
+        for each in found
+    )
+
+
+def _wrong(run: HuntRun) -> dict[tuple[str, int], str]:
+    """The operations and orders with a new finding, the most severe one of each, a crash or a hang."""
+    stopped = {(each.operation, each.order): each.kind for each in (*run.hangs, *run.crashes)}
+    return stopped | {(found.culprit, found.order): str(found.kind) for found in reversed(run.ranked)}
+
+
+def compared_in(done: OperationDone) -> int:
+    """The number of examples whose derivative was compared."""
+    return sum(done.counts.get(outcome, 0) for outcome in COMPARED)
 
 
 def _graded(done: OperationDone) -> Reach:
-    compared = sum(done.counts.get(outcome, 0) for outcome in (Verdict.AGREE, KINK, Verdict.MISMATCH))
-    lost = sum(done.counts.get(outcome, 0) for outcome in (Verdict.INCONCLUSIVE, COMPOSED))
+    compared = compared_in(done)
+    lost = sum(done.counts.get(outcome, 0) for outcome in LOST)
     if not compared:
-        grade, reason = Grade.RED, "never compared"
+        grade, reason = Grade.YELLOW, NEVER
     elif lost > MOST * (compared + lost):
         grade, reason = Grade.YELLOW, "mostly inconclusive"
     elif done.rejected > MOST * done.attempts:
         grade, reason = Grade.YELLOW, "mostly rejected"
-    elif compared < ENOUGH:
-        grade, reason = Grade.YELLOW, f"fewer than {ENOUGH} comparisons"
     else:
         grade, reason = Grade.GREEN, ""
     resolution = done.resolution
@@ -119,6 +143,7 @@ class HuntRun:
         coverage = Coverage()
         for done in self.operations:
             coverage.outcomes.update({(done.operation, done.order, what): n for what, n in done.counts.items() if n})
+            coverage.modes.update({(done.operation, done.order, mode): n for mode, n in done.modes.items() if n})
         return coverage
 
     @property
@@ -172,6 +197,49 @@ def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
     return replace(merge(found), remarks=tuple(remarks))
 
 
+RUN_NAME = re.compile(r"(\d{8}-\d{6}-[0-9a-f]+)-.+\.jsonl")
+"""The name of a run, which begins with its time, before that of the process whose events a file holds."""
+RUNS, LARGEST = 20, 2**24
+"""The most runs before a run that are shown beside it, and about the most bytes of them, which take seconds to read."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The events about operations of the last `runs` before a run, added up; `remarks` name files that were left out.
+
+    `remarks` say nothing of half-written last lines.
+    """
+
+    runs: int = 0
+    operations: tuple[OperationDone, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def read_earlier(folder: Path, name: str, releases: Collection[str]) -> Earlier:
+    """The last runs before that of this name with one of these releases of TensorFlow, of the events in a folder."""
+    names = {match[1] for path in folder.glob("*.jsonl") if (match := RUN_NAME.fullmatch(path.name))}
+    found: list[OperationDone] = []
+    remarks: list[str] = []
+    runs = size = 0
+    for earlier in sorted((each for each in names if each < name), reverse=True):
+        of_run: list[OperationDone] = []
+        for path in sorted(folder.glob(f"{earlier}-*.jsonl")):
+            try:
+                files.refuse_unusual(path, LARGEST)
+                of_file = _read_file(path, [])
+                first = next(of_file, None)
+                if isinstance(first, Started) and first.environment.tensorflow in releases:
+                    of_run += [event for event in of_file if isinstance(event, OperationDone)]
+                    size += path.stat().st_size
+            except (OSError, ValueError) as error:
+                remarks.append(f"an earlier run is not counted: {error}".replace(str(path), path.name))
+        found += of_run
+        runs += bool(of_run)
+        if runs == RUNS or size > LARGEST:
+            break
+    return Earlier(runs, _added(found), tuple(remarks))
+
+
 def _read_file(path: Path, remarks: list[str]) -> Iterator[Event]:
     """The events of one file; adds a remark where its process was killed as it wrote."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
@@ -222,14 +290,19 @@ def _added(every: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
         OperationDone(
             operation,
             order,
-            dict(sorted(sum((Counter(event.counts) for event in group), Counter[str]()).items())),
+            _sum(event.counts for event in group),
             attempts=sum(event.attempts for event in group),
             rejected=sum(event.rejected for event in group),
             seconds=sum(sorted(event.seconds for event in group)),
             resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
+            modes=_sum(event.modes for event in group),
         )
         for (operation, order), group in sorted(groups.items())
     )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return dict(sorted(sum(map(Counter, counts), Counter[str]()).items()))
 
 
 def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], Any]) -> tuple[E, ...]:

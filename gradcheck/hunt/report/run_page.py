@@ -5,27 +5,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any, NamedTuple
 
+from gradcheck.autodiff.mode import MODES, NARROW
 from gradcheck.defects.records import ABSENT, CONVENTION, DEFECT, LIMITATION, version_of
-from gradcheck.hunt.coverage import ENOUGH, table
+from gradcheck.hunt.coverage import table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.report.finding_page import sentence
 from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.rendering import counted, render
-from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
+from gradcheck.hunt.report.run import NEVER, Earlier, Grade, HuntRun, Reach, compared_in, reaches
 from gradcheck.operations.catalogue import CATALOGUE
 
 LeftOut = Mapping[tuple[str, int], str]
 """Maps (operation, order) to the known defect that excludes all its uses."""
 
-SIGNS = {Grade.GREEN: "✓", Grade.YELLOW: "~", Grade.RED: "✗", Grade.KNOWN: "K", Grade.NONE: "·"}
+SIGNS = {Grade.RED: "✗", Grade.BLANK: "", Grade.KNOWN: "K", Grade.NONE: "·"}
+"""The contents of cells; the others have the number of comparisons."""
 MEANINGS = {
-    Grade.GREEN: f"tested: {ENOUGH} comparisons or more",
-    Grade.YELLOW: "hardly tested",
-    Grade.RED: "never compared",
+    Grade.GREEN: "compared, so many times",
+    Grade.YELLOW: "drawn, but mostly without a comparison",
+    Grade.RED: "something new is wrong",
     Grade.KNOWN: "left out, known to be wrong everywhere",
+    Grade.BLANK: "not reached",
     Grade.NONE: "not asked for, or no derivative of this order",
 }
 COLOURS = {State.STILL: "known", State.CANNOT_TELL: "doubt", State.FIXED: "right"}
@@ -42,16 +47,120 @@ LOWEST, HIGHEST = -16, 0
 """Resolutions below or above these powers of ten are counted at them."""
 
 
+NOTHING = Earlier()
+
+
+class Looks(NamedTuple):
+    """The operations at one order: how many there are, were `reached` (compared), and the number of comparisons.
+
+    `before` are the same two of the earlier runs, `together` is the number of operations that any run has reached.
+    """
+
+    there: int
+    reached: int
+    compared: int
+    before: tuple[int, int]
+    together: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation at both orders, with the numbers of comparisons of the earlier runs."""
+
+    name: str
+    orders: tuple[Reach, Reach]
+    before: tuple[int, int]
+
+    @property
+    def resolution(self) -> float | None:
+        """The worst of its resolutions."""
+        return max((each.resolution for each in self.orders if each.resolution is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Operations of one family, or of all of them."""
+
+    name: str
+    operations: tuple[Operation, ...]
+
+    @property
+    def listed(self) -> list[Operation]:
+        """The operations, those with something new first, and then those that were hardly compared."""
+        grades = list(Grade)
+        return sorted(self.operations, key=lambda each: min(grades.index(one.grade) for one in each.orders))
+
+    @cached_property
+    def looks(self) -> tuple[Looks, Looks]:
+        """What this run and those before it have looked at, at each order."""
+
+        def at(place: int) -> Looks:
+            pairs = [(each.orders[place], each.before[place]) for each in self.operations]
+            wanted = [pair for pair in pairs if pair[0].grade not in (Grade.NONE, Grade.KNOWN)]
+            counts, before = ([pair[place] for pair in ((one.compared, n) for one, n in wanted)] for place in (0, 1))
+            together = sum(bool(own or earlier) for own, earlier in zip(counts, before, strict=True))
+            earlier = sum(map(bool, before)), sum(before)
+            return Looks(len(wanted), sum(map(bool, counts)), sum(counts), earlier, together)
+
+        return at(0), at(1)
+
+    @cached_property
+    def grades(self) -> Counter[Grade]:
+        """The number of pairs of operation and order of each grade."""
+        return Counter(one.grade for each in self.operations for one in each.orders)
+
+    @property
+    def resolutions(self) -> tuple[float | None, float | None]:
+        """The median and the worst resolution of its pairs of operation and order."""
+        pairs = (one.resolution for each in self.operations for one in each.orders)
+        found = [resolution for resolution in pairs if resolution is not None]
+        return (median(found), max(found)) if found else (None, None)
+
+
+def _families(reached: Sequence[Reach], earlier: Earlier) -> list[Family]:
+    """The families with operations that were asked for."""
+    before = {(done.operation, done.order): compared_in(done) for done in earlier.operations}
+    families: dict[str, list[Operation]] = {}
+    for first, second in zip(reached[::2], reached[1::2], strict=True):
+        if {first.grade, second.grade} != {Grade.NONE}:
+            name = first.operation
+            counts = before.get((name, 1), 0), before.get((name, 2), 0)
+            families.setdefault(CATALOGUE[name].family, []).append(Operation(name, (first, second), counts))
+    return [Family(name, tuple(operations)) for name, operations in families.items()]
+
+
+def _modes(run: HuntRun, earlier: Earlier) -> list[tuple[str, list[tuple[int | None, int]]]]:
+    """The comparisons in each mode and number type at both orders, of this run and of the earlier ones; of orders that
+    a mode does not have, None. Empty if there are none at all.
+    """
+    counts: list[Counter[tuple[str, int]]] = [Counter(), Counter()]
+    for place, operations in enumerate((run.operations, earlier.operations)):
+        for done in operations:
+            counts[place].update({(name, done.order): count for name, count in done.modes.items()})
+    if not any(counts):
+        return []
+    orders = {str(mode): mode.orders for mode in (*MODES, *NARROW)}
+    names = dict.fromkeys([*orders, *sorted({name for name, _ in counts[0] | counts[1]})])
+
+    def count(name: str, order: int) -> tuple[int | None, int]:
+        has = order in orders.get(name, (1, 2))
+        return counts[0][name, order] if has else None, counts[1][name, order]
+
+    return [(name, [count(name, order) for order in (1, 2)]) for name in names]
+
+
 def run_page(
     run: HuntRun,
     left_out: LeftOut | None = None,
     reach: RunReach | None = None,
     linked: Collection[str] = (),
     without_page: Mapping[str, str] | None = None,
+    earlier: Earlier = NOTHING,
 ) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it, known defects to `known.html` if `linked`.
 
-    Findings in `without_page`, which gives the reason, link to their JSON.
+    Findings in `without_page`, which gives the reason, link to their JSON. What `earlier` runs have compared stands
+    beside what this one has.
 
     Imports no TensorFlow.
     """
@@ -59,17 +168,15 @@ def run_page(
     states = {(each.name, each.release): each for each in run.known}
     known = {name: [states.get((name, release)) for release in releases] for name in sorted({n for n, _ in states})}
     changed = {name for name, row in known.items() if any(each and each.state is not State.STILL for each in row)}
-    families: dict[str, list[list[Reach]]] = {}
-    for operation, orders in groupby(reached, key=lambda each: each.operation):
-        families.setdefault(CATALOGUE[operation].family, []).append(list(orders))
     return render(
         "run.html.j2",
-        **_view(run, reached),
+        **_view(run, reached, earlier),
         releases=releases,
         classes={each.name: each.category for each in run.known if each.category != DEFECT},
         changed=[(name, row) for name, row in known.items() if name in changed],
         unchanged=[(name, row) for name, row in known.items() if name not in changed],
-        families=families,
+        modes=_modes(run, earlier),
+        grades=Grade,
         resolutions=list(_resolutions(reached)),
         machines=sorted({each.environment.rows() for each in run.started}),
         signs=SIGNS,
@@ -83,10 +190,11 @@ def run_page(
     )
 
 
-def summary(run: HuntRun, left_out: LeftOut | None = None) -> str:
+def summary(run: HuntRun, left_out: LeftOut | None = None, earlier: Earlier = NOTHING) -> str:
     """The Markdown page, such as for the summary that GitHub shows of a step. Imports no TensorFlow."""
     news = [each for each in run.known if each.state is not State.STILL]
-    return render("run.md.j2", **_view(run, reaches(run, left_out)), news=news, table=table(run.coverage))
+    view = _view(run, reaches(run, left_out), earlier)
+    return render("run.md.j2", **view, news=news, table=table(run.coverage, whole=True))
 
 
 def headline(run: HuntRun) -> str:
@@ -118,12 +226,10 @@ def latest(run: HuntRun) -> Counter[tuple[str, State]]:
     return Counter((each.category, each.state) for each in newest.values())
 
 
-def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
-    """The values that both templates take; `tested` has for each order how many operations were tested, and how many
-    should have been."""
-    weak = [each for each in reached if each.grade in (Grade.RED, Grade.YELLOW)]
-    grades = Counter((each.order, each.grade) for each in reached)
-    wanted = Counter(each.order for each in reached if each.grade is not Grade.NONE)
+def _view(run: HuntRun, reached: Sequence[Reach], earlier: Earlier) -> dict[str, Any]:
+    """The values that both templates take; `vain` are the pairs of operation and order that were drawn in vain."""
+    families = _families(reached, earlier)
+    total = Family("all", tuple(operation for family in families for operation in family.operations))
     states = latest(run)
     return {
         "run": run,
@@ -131,13 +237,31 @@ def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
         "findings": [(found, sentence(found)) for found in run.ranked],
         "stopped": [*run.crashes, *run.hangs],
         "unended": UNENDED if run.started and not run.finished else "",
-        "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
+        "families": families,
+        "total": total,
+        "looked_at": _looked_at(total, earlier.runs),
+        "earlier": earlier,
+        "vain": [each for each in reached if each.reason == NEVER],
         "still": {words: states[name, State.STILL] for name, words in CLASSES.items() if states[name, State.STILL]},
         "fixed": sum(states[name, State.FIXED] for name in CLASSES),
-        "tested": {order: (grades[order, Grade.GREEN], wanted[order]) for order in (1, 2)},
         "examples": f"{examples(run):,}",
         "rate": rate(run),
     }
+
+
+def _looked_at(total: Family, runs: int) -> str:
+    """A sentence on how many operations were looked at."""
+    first, second = total.looks
+    said = (
+        f"{first.reached:,} of {first.there:,} operations were looked at in this run at order 1, "
+        f"{second.reached:,} of {second.there:,} at order 2"
+    )
+    if runs:
+        before = "run" if runs == 1 else f"{runs} runs"
+        said += f"; with the {before} before it, {first.together:,} and {second.together:,}"
+    known = [sum(each.orders[place].grade is Grade.KNOWN for each in total.operations) for place in (0, 1)]
+    left = f" Left out, as known to be wrong everywhere: {known[0]} at order 1, {known[1]} at order 2." * any(known)
+    return f"{said}.{left}"
 
 
 def _version(release: str) -> tuple[tuple[int, ...], str]:

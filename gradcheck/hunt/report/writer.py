@@ -15,8 +15,8 @@ from gradcheck.hunt.json_report import Report
 from gradcheck.hunt.report.finding_page import finding_page, markdown
 from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.known_page import known_page
-from gradcheck.hunt.report.run import HuntRun
-from gradcheck.hunt.report.run_page import LeftOut, run_page, summary
+from gradcheck.hunt.report.run import Earlier, HuntRun
+from gradcheck.hunt.report.run_page import NOTHING, LeftOut, run_page, summary
 
 
 class ReportError(OSError):
@@ -84,18 +84,20 @@ def write_run(
     left_out: LeftOut | None = None,
     reach: RunReach | None = None,
     without_page: Mapping[str, str] | None = None,
+    earlier: Earlier = NOTHING,
 ) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
     maps (operation, order) to the known defect that excludes all its uses; `reach` is the run's coverage of
-    TensorFlow's gradients, if that was recorded; `without_page` gives the reasons why findings have no page.
+    TensorFlow's gradients, if that was recorded; `without_page` gives the reasons why findings have no page;
+    what `earlier` runs have compared stands beside what this one has.
     Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
     """
     records = _replayed(run)
     linked = frozenset(one.name for one in records)
-    page = run_page(run, left_out, reach, linked, without_page)
-    contents = {"index.html": page, "summary.md": summary(run, left_out)}
+    page = run_page(run, left_out, reach, linked, without_page, earlier)
+    contents = {"index.html": page, "summary.md": summary(run, left_out, earlier)}
     if records:
         contents["known.html"] = known_page(records, max((each.release for each in run.known), key=version_of))
     return _written(Path(folder), contents, "the report of the run")

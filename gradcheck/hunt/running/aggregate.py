@@ -14,12 +14,12 @@ import msgspec
 from gradcheck import files
 from gradcheck.documents import Document
 from gradcheck.hunt.configuration import RunConfiguration
-from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.coverage import COMPARED, Coverage
 
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal
     from gradcheck.hunt.finding import GraphFinding
-    from gradcheck.hunt.report.run import HuntRun
+    from gradcheck.hunt.report.run import Earlier, HuntRun
 
 NAME = "schedule.json"
 LIMIT = 10_000_000
@@ -64,10 +64,16 @@ def save(path: Path, finished: Iterable[str]) -> None:
 
 @dataclass
 class Progress:
-    """Counts tests as they end. `total` is 0 while it is not known; `deadline` is a time.time(), or infinite."""
+    """Counts tests as they end, and in a run with a budget, whose `deadline` is a time.time(), operations instead.
+
+    `total` and `asked`, the numbers of tests and of operations that were asked for, are 0 while they are not known;
+    `operations` are those of which an example was compared.
+    """
 
     deadline: float
     total: int = 0
+    asked: int = 0
+    operations: set[str] = field(default_factory=set)
     done: int = 0
     examples: int = 0
     findings: int = 0
@@ -78,10 +84,15 @@ class Progress:
 
         >>> Progress(deadline=float("inf"), total=40, done=10, examples=500, began=0.0).line(now=20.0)
         'gradcheck: 10 of 40 tests, 500 examples, 25 a second, about 1 min left'
+        >>> Progress(deadline=140.0, asked=90, operations={"sin", "cos"}, examples=500, began=0.0).line(now=20.0)
+        'gradcheck: 2 of 90 operations, 500 examples, 25 a second, about 2 min left'
         """
         now = time.time() if now is None else now
         passed = max(now - self.began, 1e-9)
-        parts = [f"{self.done} of {self.total} tests" if self.total else f"{self.done} tests"]
+        done, total, what = self.done, self.total, "tests"
+        if self.deadline < float("inf"):  # of the visits that are planned, few may be made
+            done, total, what = len(self.operations), self.asked, "operations"
+        parts = [f"{done:,} of {total:,} {what}" if total else f"{done:,} {what}"]
         parts += [f"{self.examples:,} examples", f"{self.examples / passed:.0f} a second"]
         if self.findings:
             parts.append(f"{self.findings} new")
@@ -124,14 +135,21 @@ class Aggregate:
         self._finished: set[str] = set()
         self._failed: set[str] = set()
         self._journal: Journal | None = None
+        self._earlier: Earlier | None = None
         self._paged = (-1, 0.0)
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
         """Adds what a hunting test sent when it ended; `skipped` if the time was over first."""
+        from gradcheck.operations.catalogue import CATALOGUE
+
         self.cut_short |= skipped
+        if self.configuration.shard.count == 1:  # a shard has some of the operations
+            self.progress.asked = len(self.configuration.operations or CATALOGUE)
         for operation, order, outcome, count in sent.get("outcomes", []):
             self.coverage.outcomes[operation, order, outcome] += count
             self.progress.examples += count
+            if outcome in COMPARED and not operation.startswith("("):
+                self.progress.operations.add(operation)
         self.findings.update({finding["name"]: finding for finding in sent.get("findings", [])})
         self.progress.findings = len(self.findings)
         self.remarks.update(dict.fromkeys(sent.get("problems", [])))
@@ -228,10 +246,14 @@ class Aggregate:
 
     def _write_page(self, run: HuntRun) -> Path:
         from gradcheck.hunt.known_graphs import left_out
+        from gradcheck.hunt.report.run import read_earlier
         from gradcheck.hunt.report.writer import without_page, write_run
 
-        folder, releases = self.configuration.folder, {started.environment.tensorflow for started in run.started}
-        return write_run(run, folder, left_out(*releases), without_page=without_page(run.findings, folder))[0]
+        given, releases = self.configuration, {started.environment.tensorflow for started in run.started}
+        if self._earlier is None:
+            self._earlier = read_earlier(given.events, given.name, releases)
+        why = without_page(run.findings, given.folder)
+        return write_run(run, given.folder, left_out(*releases), without_page=why, earlier=self._earlier)[0]
 
     def _keep_least(self, found: GraphFinding) -> None:
         """Writes the report of a finding again where that of a larger graph of the same name was written last."""

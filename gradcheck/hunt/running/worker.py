@@ -67,7 +67,7 @@ class Worker:
             self._gradients = GradientRecorder()
             self._gradients.start()
         before = monitor.install(self.monitor)
-        counted, began = Counter(self.coverage.outcomes), time.monotonic()
+        outcomes, modes, began = Counter(self.coverage.outcomes), Counter(self.coverage.modes), time.monotonic()
         try:
             yield
         except KeyboardInterrupt:
@@ -75,14 +75,17 @@ class Worker:
             raise
         finally:
             monitor.install(before)
-            self._count(self.coverage.outcomes - counted, time.monotonic() - began)
+            new = self.coverage.outcomes - outcomes, self.coverage.modes - modes
+            self._count(*new, time.monotonic() - began)
             self.monitor.rest()
             if self._gradients is not None and time.monotonic() - self._written > GRADIENTS_EVERY:
                 self._write_gradients(self._gradients.so_far())
 
-    def _count(self, new: Counter[tuple[str, int, str]], seconds: float) -> None:
+    def _count(
+        self, outcomes: Counter[tuple[str, int, str]], modes: Counter[tuple[str, int, str]], seconds: float
+    ) -> None:
         """Writes one event per operation and order."""
-        self._outcomes = [[*key, count] for key, count in sorted(new.items())]
+        self._outcomes = [[*key, count] for key, count in sorted(outcomes.items())]
         groups = {pair: list(rows) for pair, rows in groupby(self._outcomes, itemgetter(0, 1))}
         for (operation, order), rows in groups.items():
             counts = {what: count for _, _, what, count in rows}
@@ -96,6 +99,7 @@ class Worker:
                     rejected=rejected,
                     seconds=seconds / len(groups),
                     resolution=self.monitor.resolutions.get((operation, order)),
+                    modes={key[2]: count for key, count in sorted(modes.items()) if key[:2] == (operation, order)},
                 )
             )
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.documents import DocumentError, convert, plain
-from gradcheck.hunt.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, CoverageCounts, table
+from gradcheck.hunt.coverage import COMPOSED, FEW, INVALID, KINK, OUTCOMES, Coverage, CoverageCounts, table
 
 
 def example() -> Coverage:
@@ -34,6 +35,15 @@ def test_empty_is_false() -> None:
     assert example()
 
 
+def test_comparisons_in_a_mode_are_counted_by_it() -> None:
+    coverage = Coverage()
+    for verdict in OUTCOMES:
+        coverage.count("sin", 1, verdict=verdict, mode=Mode("forward"))
+        coverage.count("sin", 2, verdict=verdict)
+    assert coverage.modes == {("sin", 1, "forward, eager"): 3}  # agree, agree at a kink, mismatch
+    assert convert(coverage.to_json(), CoverageCounts).modes == (("sin", 1, "forward, eager", 3),)
+
+
 def test_an_unknown_verdict_is_refused() -> None:
     with pytest.raises(ValueError, match="verdict was 'fine'"):
         Coverage().count("sin", 1, verdict="fine")
@@ -54,6 +64,7 @@ def test_the_document_of_the_counts() -> None:
         ({"outcomes": [["sin", 1, "agree", -1]]}, "$.outcomes[0][3]"),
         ({"outcomes": [["sin", "1", "agree", 1]]}, "$.outcomes[0][1]"),
         ({"outcomes": [["sin", 1]]}, "$.outcomes[0]"),
+        ({"modes": [["sin", 1, "backwards", 1]]}, "$.modes[0][2]"),
         ({"edges": []}, "$"),
         ({"surplus": 1}, "$"),
     ],
@@ -75,6 +86,27 @@ def test_one_row_an_operation_and_a_total() -> None:
     assert rows["total,"][3] == "64"
     assert lines[-1] == "new finding: cumprod, wrong value at order 1: reports/cumprod.md"
     assert "not written" in table(example(), [{**finding, "files": []}])
+
+
+def test_of_many_operations_those_that_stand_out_have_a_row() -> None:
+    coverage = example()
+    for place in range(FEW):
+        for _ in range(5):
+            coverage.count(f"fine_{place}", 1)
+        coverage.count(f"fine_{place}", 1, verdict="inconclusive")
+    finding = {"operation": "fine_3", "order": 1, "kind": "wrong value", "files": []}
+    lines = table(coverage, [finding]).splitlines()
+    rows = [line.split("|")[0].split() for line in lines if "|" in line][2:]
+    assert [row[:2] for row in rows] == [
+        ["cumprod", "1"],
+        ["fine_3", "6"],
+        ["maximum", "3"],
+        ["sin", "60"],
+        [str(FEW - 1), "others"],
+        ["total,", str(FEW + 3)],
+    ]
+    assert rows[-2][2] == str(6 * (FEW - 1))
+    assert sum(line.startswith("fine_") for line in table(coverage, whole=True).splitlines()) == FEW
 
 
 def test_it_fits_100_columns_with_long_names_and_large_counts() -> None:

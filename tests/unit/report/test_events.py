@@ -40,7 +40,7 @@ SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 def examples(machine: Environment, report: Report) -> list[Event]:
     return [
         Started(machine, "dev", "7", "1/4", ("sin", "(random graphs)"), 10.0),
-        OperationDone("sin", 2, {"agree": 30, "inconclusive": 2}, 40, 8, 1.5, 1e-9),
+        OperationDone("sin", 2, {"agree": 30, "inconclusive": 2}, 40, 8, 1.5, 1e-9, {"forward over reverse, eager": 3}),
         FindingMade(report),
         Crash.of("sin", 1, SIN, "killed by SIGABRT"),
         Hang.of("(random graphs)", 2, SIN, "no end within 60 s"),
@@ -151,6 +151,8 @@ def test_what_could_not_be_read_is_not_written() -> None:
         to_line(Crash.of("sin", 1, graph, "killed"))
     with pytest.raises(ValueError, match="an operation of the catalogue"):
         OperationDone("nothing", 1, {}, 0, 0, 0.0)
+    with pytest.raises(ValueError, match=r"\$\.modes: 'backwards' was given; expected a path and a mode of execution"):
+        OperationDone("sin", 1, {"agree": 1}, 1, 0, 0.0, None, {"backwards": 1})
     with pytest.raises(ValueError, match="at most 50000"):
         to_line(KnownReplayed("x" * 60_000, State.STILL, "2.21"))
 

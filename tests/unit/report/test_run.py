@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from gradcheck.hunt.events import (
     to_line,
 )
 from gradcheck.hunt.json_report import Report
-from gradcheck.hunt.report.run import HuntRun, merge, read
+from gradcheck.hunt.report.run import RUNS, Earlier, HuntRun, merge, read, read_earlier
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 
@@ -51,17 +52,53 @@ def lines(run: HuntRun) -> list[str]:
 
 def test_the_counts_of_all_processes_are_added_up(tmp_path: Path, started: Started) -> None:
     written(tmp_path, started, "gw0", OperationDone("sin", 1, {"agree": 3}, 4, 1, 0.5, 1e-9))
-    done = OperationDone("sin", 1, {"agree": 2, "mismatch": 1}, 3, 0, 0.25, 1e-7)
+    done = OperationDone("sin", 1, {"agree": 2, "mismatch": 1}, 3, 0, 0.25, 1e-7, {"reverse, XLA": 1})
     written(tmp_path, started, "gw1", done, OperationDone("cos", 1, {"agree": 1}, 1, 0, 0.0), done)
     run = read(tmp_path)
     assert run.operations == (
         OperationDone("cos", 1, {"agree": 1}, 1, 0, 0.0, None),
-        OperationDone("sin", 1, {"agree": 7, "mismatch": 2}, 10, 1, 1.0, 1e-7),
+        OperationDone("sin", 1, {"agree": 7, "mismatch": 2}, 10, 1, 1.0, 1e-7, {"reverse, XLA": 2}),
     )
     assert run.coverage.at("sin", 1, "agree") == 7
     assert run.coverage.examples() == 10
+    assert run.coverage.modes == {("sin", 1, "reverse, XLA"): 2}
     assert run.started == (started,)
     assert run.remarks == ()
+
+
+def test_earlier_runs_are_the_last_ones_before_a_run_with_its_tensorflow(tmp_path: Path, started: Started) -> None:
+    done = OperationDone("sin", 1, {"agree": 3}, 3, 0, 0.5)
+    old = structs.replace(started, environment=structs.replace(started.environment, tensorflow="2.9.0"))
+    names = [f"20260101-0000{second:02}-{second:x}ab" for second in range(RUNS + 5)]
+    for name in names:
+        written(tmp_path, started, f"{name}-gw0", done)
+        written(tmp_path, started, f"{name}-gw1", done)
+    written(tmp_path, old, f"{names[-1]}a-main", done)  # of another release
+    written(tmp_path, started, f"{names[-1]}b-main")  # which exercised nothing
+    written(tmp_path, started, "merged", done)
+    release = {started.environment.tensorflow}
+    assert read_earlier(tmp_path, names[0], release) == Earlier()
+    few = read_earlier(tmp_path, names[3], release)
+    assert (few.runs, [(each.operation, each.counts) for each in few.operations]) == (3, [("sin", {"agree": 18})])
+    last = read_earlier(tmp_path, "20270101-000000-ab", release)
+    assert (last.runs, last.operations[0].counts, last.remarks) == (RUNS, {"agree": 6 * RUNS}, ())
+    assert read_earlier(tmp_path, "20270101-000000-ab", {"2.9.0"}).operations[0].counts == {"agree": 3}
+
+
+def test_a_damaged_earlier_run_becomes_a_remark(tmp_path: Path, started: Started) -> None:
+    done = OperationDone("sin", 1, {"agree": 3}, 3, 0, 0.5)
+    for worker in ("20260101-000000-ab-gw0", "20260101-000000-ab-gw1", "20260102-000000-ab-gw0"):
+        written(tmp_path, started, worker, done)
+    half = tmp_path / "20260101-000000-ab-gw0.jsonl"
+    half.write_text(half.read_text() + to_line(done)[:20])  # as a killed process leaves it: no news
+    broken = tmp_path / "20260102-000000-ab-gw0.jsonl"
+    broken.write_text(broken.read_text() + "nonsense\n")
+    (tmp_path / "20260103-000000-ab-gw0.jsonl").symlink_to(half)
+    found = read_earlier(tmp_path, "20270101-000000-ab", {started.environment.tensorflow})
+    assert (found.runs, found.operations[0].counts) == (1, {"agree": 6})
+    link, nonsense = found.remarks
+    assert "is a symbolic link" in link
+    assert re.search("an earlier run is not counted: .*20260102.*line 3: not an event of this project", nonsense)
 
 
 def test_a_finding_is_there_once_as_its_smallest_graph(started: Started, report: Report) -> None:

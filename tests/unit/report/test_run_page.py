@@ -27,7 +27,7 @@ from gradcheck.hunt.events import (
     State,
 )
 from gradcheck.hunt.json_report import Report
-from gradcheck.hunt.report.run import Grade, HuntRun, merge, reaches
+from gradcheck.hunt.report.run import Earlier, Grade, HuntRun, merge, reaches
 from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.operations.catalogue import CATALOGUE
@@ -77,12 +77,14 @@ def test_grades(run: HuntRun, once: str) -> None:
     told = {(each.operation, each.order): each for each in reaches(run, {("log", 1): "log-order1"})}
     assert len(told) == 2 * len(CATALOGUE)
     grades = {pair: (each.grade, each.reason) for pair, each in told.items()}
-    assert grades["sin", 1] == (Grade.GREEN, "")
-    assert grades["sin", 2] == (Grade.RED, "never compared")
+    assert grades["sin", 1] == (Grade.RED, "crash")
+    assert grades["sin", 2] == (Grade.YELLOW, "never compared")
     assert grades["cos", 1] == (Grade.YELLOW, "mostly inconclusive")
-    assert grades["cos", 2] == (Grade.RED, "never reached")
+    assert grades["tanh", 2] == (Grade.BLANK, "never reached")
     assert grades["tanh", 1] == (Grade.YELLOW, "mostly rejected")
-    assert grades["exp", 1] == (Grade.YELLOW, "fewer than 5 comparisons")
+    assert grades["exp", 1] == (Grade.GREEN, "")  # two comparisons are two more than none
+    assert grades["cumprod", 1] == (Grade.RED, "raises"), "the most severe finding"
+    assert grades["cos", 2] == (Grade.RED, "hang")
     assert grades["log", 1] == (Grade.KNOWN, "left out: log-order1")
     assert grades["matmul", 1] == (Grade.NONE, "not asked for")
     assert grades[once, 2] == (Grade.NONE, "has no derivative of this order")
@@ -91,7 +93,7 @@ def test_grades(run: HuntRun, once: str) -> None:
 
 @pytest.mark.usefixtures("once")
 def test_a_run_without_a_word_on_operations_was_asked_for_all() -> None:
-    assert {each.grade for each in reaches(HuntRun())} == {Grade.RED, Grade.NONE}
+    assert {each.grade for each in reaches(HuntRun())} == {Grade.BLANK, Grade.NONE}
 
 
 def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Parsed) -> None:
@@ -100,8 +102,11 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
         "2 new findings, 1 crash, 1 hang, 1 known fixed",
         "known defects, still there 1",
         "known, fixed 1",
-        "tested at order 1 1 of 6",
-        "tested at order 2 0 of 6",
+        "looked at, order 1 4 of 5",
+        "looked at, order 2 0 of 6",
+        "4 of 5 operations were looked at in this run at order 1, 0 of 6 at order 2. Left out, as known to be wrong "
+        "everywhere: 1 at order 1, 0 at order 2.",
+        "operations compared operations compared median worst math 4 of 5 44 0 of 6 5e-10 0.001 all 4 of 5 44 0 of 6",
         "examples 99",
         "examples a second 5.5",
         "Findings, the most severe first cumprod raises",
@@ -109,9 +114,11 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
         "no end within 60 s at order 2",
         "defect 2.9.0 2.21.0 cumprod-zero-order1 – cannot tell xlogy-zero-order1 still wrong fixed",
         "1 still there on every release that was tried",
-        "operation order why compared inconclusive rejected cos 2 never reached 0 0 0 of 0",
-        "sin 2 never compared 0 4 5 of 9",
-        "operations were never compared at second order",
+        "math: 6 operations 3 wrong 3 hardly compared",
+        "sin ✗ 0 1e-12 order 1: crash (30 drawn: 30 compared); order 2: never compared (9 drawn: 4 inconclusive, 5 "
+        "rejected)",
+        "exp 2 0",
+        "Drawn and never compared sin at order 2.",
         "up to pairs 1e-16 1",
         "gw1.jsonl: line 3 is half-written",
         "seed operations minutes TensorFlow 1/2 dev 7 6 – 2.21.0 on a processor 2/2 dev 8",
@@ -128,11 +135,51 @@ def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
     assert run.ranked[0].kind is Kind.RAISES
 
 
-def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:
-    cells = [place for place in parsed(run_page(run)).named("i") if place.get("title")]
-    assert len(cells) == 2 * len(CATALOGUE)
-    assert {place["aria-label"] for place in cells} == {place["title"] for place in cells}
-    assert "order 2: never compared (0 compared, 4 inconclusive, 5 of 9 rejected)" in {p["title"] for p in cells}
+def test_an_operation_has_two_cells_with_a_word_for_each_sign(run: HuntRun, parsed: Parsed) -> None:
+    cells = [place for place in parsed(run_page(run)).named("i") if "cell" in place.get("class", "")]
+    assert len(cells) == 2 * 6 + len(Grade), "those of the operations that were asked for, and the legend"
+    signs = [place for place in cells if place.get("role") == "img"]
+    assert {place["aria-label"] for place in signs} == {
+        "order 1: crash (30 drawn: 30 compared)",
+        "order 2: hang",
+        "order 1: raises",
+        *(f"order {order}: never reached" for order in (1, 2)),
+    }
+
+
+def test_red_is_only_what_is_new_and_wrong(run: HuntRun) -> None:
+    quiet = dataclasses.replace(run, findings=(), crashes=(), hangs=())
+    assert not any(each.grade is Grade.RED for each in reaches(quiet))
+    assert 'class="badge wrong"' not in run_page(quiet)
+
+
+def test_what_earlier_runs_compared_stands_beside_this_run(run: HuntRun, parsed: Parsed) -> None:
+    done = [
+        OperationDone("log", 1, {"agree": 1200}, 1200, 0, 1.0),
+        OperationDone("sin", 2, {"agree": 1, "inconclusive": 5}, 6, 0, 1.0, None, {"forward over reverse, eager": 1}),
+        OperationDone("matmul", 1, {"agree": 9}, 9, 0, 1.0),
+    ]
+    text = parsed(run_page(run, earlier=Earlier(6, tuple(done), ("an earlier run is not counted",)))).text
+    assert (
+        "4 of 6 operations were looked at in this run at order 1, 0 of 6 at order 2; "
+        "with the 6 runs before it, 5 and 1."
+    ) in text
+    assert "math 4 of 6 1 44 1,200 0 of 6 1 1 5e-10 0.001" in text
+    assert "those of the 6 runs before this one" in text
+    assert "linalg" not in text, "what this run was not asked for"
+    assert "an earlier run is not counted" in text
+    assert "; with the 6 runs before it, 5 and 1. 99 examples" in summary(run, earlier=Earlier(6, tuple(done)))
+    assert "with the run before it, 4 and 0." in run_page(run, earlier=Earlier(1))
+
+
+def test_comparisons_are_counted_by_mode(run: HuntRun, parsed: Parsed) -> None:
+    assert "Modes and number types" not in run_page(run)
+    modes = {"reverse, in float16": 3, "forward, eager": 1}
+    more = [structs.replace(each, modes=modes if each.operation == "sin" else {}) for each in run.operations]
+    text = parsed(run_page(dataclasses.replace(run, operations=tuple(more)))).text
+    assert "forward, eager 1 –" in text, "it has no second order"
+    assert "reverse, in float16 3 3" in text
+    assert "reverse, tf.function reverse," in text, "a mode without a comparison"
 
 
 def test_an_empty_run_has_a_page(parsed: Parsed) -> None:
@@ -174,10 +221,13 @@ def test_a_record_is_called_what_its_class_says(run: HuntRun) -> None:
 def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> None:
     told = summary(run)
     assert told.startswith("# gradcheck: 2 new findings, 1 crash, 1 hang, 1 known fixed\n")
-    assert "99 examples; operations tested: 1 at order 1, 0 at order 2; 5.5 examples a second" in told
+    assert (
+        "4 of 6 operations were looked at in this run at order 1, 0 of 6 at order 2. 99 examples; 5.5 examples a second"
+        in told
+    )
     assert told.index("raises, although") < told.index("is not finite")
     assert "- `xlogy-zero-order1` on 2.21.0: fixed" in told
-    assert "- `sin` at order 2: never compared" in told
+    assert "## Drawn and never compared\n\n- `sin` at order 2: 9 drawn: 4 inconclusive, 5 rejected\n" in told
     assert "**crash** of `sin` at order 1: killed by SIGABRT" in told
     assert headline(run) in told
     assert "<details><summary>Every operation</summary>\n\n```text\n" in told

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import time
@@ -12,6 +13,7 @@ from gradcheck.hunt.configuration import RunConfiguration, Shard
 from gradcheck.hunt.events import Ending, EventFile, Finished, OperationDone, Started
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import STALE, Aggregate
+from gradcheck.operations.catalogue import CATALOGUE
 from tests.machine import MACHINE
 
 
@@ -66,6 +68,46 @@ def test_a_run_that_goes_on_has_a_page_of_what_it_has_found(tmp_path: Path, monk
     run.close(interrupted=False)
     assert run.page == page
     assert "was killed" not in page.read_text()
+
+
+def test_the_runs_before_it_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradcheck.hunt.running.aggregate.PAGE_EVERY", 0.0)
+    run, page = aggregate(tmp_path), tmp_path / "index.html"
+    start = Started(MACHINE, "dev", "7", "1/1", ("sin",))
+    for day in (1, 2):
+        with EventFile(run.configuration.events, f"2026010{day}-000000-ab-gw0", start) as file:
+            file.write(OperationDone("sin", day, {"agree": 5}, 5, 0, 2.0))
+    (run.configuration.events / "20260103-000000-ab-gw0.jsonl").write_text("nonsense\n")
+    with EventFile(run.configuration.events, "a-gw0", start):
+        run.show()
+        told = "looked at in this run at order 1, 0 of 1 at order 2; with the 2 runs before it, 1 and 1."
+        assert told in page.read_text()
+        assert "an earlier run is not counted" in page.read_text()
+        for path in run.configuration.events.glob("2026*"):
+            path.unlink()
+        page.unlink()
+        run.show()
+        assert told in page.read_text()
+
+
+def test_progress_counts_the_operations_of_a_run_with_a_budget(tmp_path: Path) -> None:
+    run = aggregate(tmp_path)
+    run.progress.total, run.progress.began = 9000, 0.0
+    counts = [
+        ["sin", 1, "agree", 3],
+        ["cos", 1, "invalid", 1],
+        ["tan", 2, "cannot run", 1],
+        ["(random graphs)", 1, "agree", 1],
+    ]
+    run.add("a test", {"outcomes": counts}, skipped=False)
+    run.progress.done = 90
+    assert run.progress.line(now=3.0).startswith("gradcheck: 90 of 9,000 tests, 6 examples, 2 a second, about 5 min")
+    run.progress.deadline = 120.0
+    said = f"gradcheck: 1 of {len(CATALOGUE):,} operations, 6 examples, 2 a second, about 2 min left"
+    assert run.progress.line(now=3.0) == said
+    run.configuration = dataclasses.replace(run.configuration, operations=("sin", "cos"))
+    run.add("another", {"outcomes": []}, skipped=False)
+    assert "1 of 2 operations" in run.progress.line(now=3.0)
 
 
 def test_old_temporary_files_are_taken_away_and_nobody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
