@@ -85,20 +85,23 @@ def write_run(
     reach: RunReach | None = None,
     without_page: Mapping[str, str] | None = None,
     earlier: Earlier = NOTHING,
+    *,
+    known_again: bool = True,
 ) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
     maps (operation, order) to the known defect that excludes all its uses; `reach` is the run's coverage of
     TensorFlow's gradients, if that was recorded; `without_page` gives the reasons why findings have no page;
-    what `earlier` runs have compared stands beside what this one has.
+    what `earlier` runs have compared stands beside what this one has. A `known.html` of the same run stays as it is
+    unless `known_again`: its records do not change meanwhile.
     Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
     """
     records = _replayed(run)
     linked = frozenset(one.name for one in records)
     page = run_page(run, left_out, reach, linked, without_page, earlier)
     contents = {"index.html": page, "summary.md": summary(run, left_out, earlier)}
-    if records:
+    if records and (known_again or not (Path(folder) / "known.html").exists()):
         contents["known.html"] = known_page(records, max((each.release for each in run.known), key=version_of))
     return _written(Path(folder), contents, "the report of the run")
 

@@ -137,6 +137,7 @@ class Aggregate:
         self._journal: Journal | None = None
         self._earlier: Earlier | None = None
         self._paged = (-1, 0.0)
+        self._known_written = False
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
         """Adds what a hunting test sent when it ended; `skipped` if the time was over first."""
@@ -252,8 +253,10 @@ class Aggregate:
         given, releases = self.configuration, {started.environment.tensorflow for started in run.started}
         if self._earlier is None:
             self._earlier = read_earlier(given.events, given.name, releases)
-        why = without_page(run.findings, given.folder)
-        return write_run(run, given.folder, left_out(*releases), without_page=why, earlier=self._earlier)[0]
+        why, again = without_page(run.findings, given.folder), not self._known_written
+        self._known_written |= bool(run.known)
+        excluded = left_out(*releases)
+        return write_run(run, given.folder, excluded, without_page=why, earlier=self._earlier, known_again=again)[0]
 
     def _keep_least(self, found: GraphFinding) -> None:
         """Writes the report of a finding again where that of a larger graph of the same name was written last."""

@@ -62,6 +62,11 @@ TESTS = """
 FIRST, SECOND = {"sin2", "exp2", "tan1"}, {"sin1", "exp1"}
 
 
+@pytest.fixture(autouse=True)
+def _not_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def hunt(pytester: pytest.Pytester, *arguments: str, minutes: float = 1) -> list[tuple[str, int]]:
     """The tests that ran and their examples, in order."""
     (pytester.path / "ran").write_text("")
