@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline
+from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline, shrinking
 from gradcheck.hunt.running import aggregate, controller
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, stopped_by_kill
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
@@ -52,7 +52,13 @@ OPTIONS = (
     ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
     ("minutes", "M", float, None, "minutes to hunt; tests that were not reached come first the next time"),
     ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
-    ("shrinking", "SECONDS", float, 60.0, "seconds of shrinking after a test's first failure (default: 60)"),
+    (
+        "shrinking",
+        "SECONDS",
+        float,
+        None,
+        "seconds of shrinking after a failure (default: 60, or a tenth of the budget)",
+    ),
 )
 
 
@@ -112,7 +118,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
         shard=Shard.parse(config.getoption("--gradcheck-shard")),
         operations=named(config),  # those of a project are not registered yet
         limit=numbers["limit"],
-        shrink_seconds=numbers["shrinking"],
+        shrink_seconds=numbers["shrinking"] or shrinking(minutes),
         minutes=minutes,
         seed=str(config.getoption("--hypothesis-seed", None) or RANDOM),
         reach=config.getoption("--gradcheck-reach"),

@@ -137,3 +137,15 @@ def draw_deadline(minutes: float | None, start: float) -> float:
         return math.inf
     seconds = 60 * minutes
     return start + seconds - min(max(RESERVE * seconds, LEAST_RESERVE), MOST_RESERVE)
+
+
+SHRINKING, SHARE = 60.0, 0.1
+
+
+def shrinking(minutes: float | None) -> float:
+    """The seconds that a test may shrink by default: SHRINKING, but at most SHARE of a budget, which others need, too.
+
+    >>> shrinking(None), shrinking(5.0)
+    (60.0, 30.0)
+    """
+    return SHRINKING if minutes is None else min(SHRINKING, SHARE * 60 * minutes)

@@ -219,7 +219,7 @@ class SecondEvidence:
         """The second derivatives along the direction by the chain rule, where every node's own ones agree."""
         problem = self.problem
         applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
-        return chain_rule_products(problem, agrees) if applies else None
+        return chain_rule_products(problem, partial(_agrees_or_rounds, verdicts=[])) if applies else None
 
 
 def undecided_first(table: Comparison, evidence: SecondEvidence) -> Array:

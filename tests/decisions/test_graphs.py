@@ -461,3 +461,24 @@ def test_a_derivative_that_is_none_is_not_missing_where_steps_span_many_stairs()
     )
     first = trial.run(drawn, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+
+
+def test_the_second_derivative_of_narrow_stairs_inside_makes_no_sum_of_many_wrong() -> None:
+    """y - d floor(y / d) with d = -2.5e-9: alone it is inconclusive; differences of the whole graph pass all stairs."""
+    images = [
+        [[0.0, 0.0], [-7.863419099181058e-09, 622.4065419183969], [-14.822195804450928, -248.96261676735875]],
+        [[-7.863419099181058e-09, 0.0], [-109.18322499462363, 336.09953263593434], [25.162941117379386, -1493.7757006]],
+        [[-94.3610291901727, 0.0], [25.162941117379386, 0.0], [0.0, 0.0]],
+    ]
+    divisors = np.reshape([-2.5e-9, 50.0, -30.0, 27.0, -4.71238898038469, -20.0, 8.0, -120.0], (2, 2, 2, 1))
+    upstream = np.reshape([1.0, 1.5, -3.0, 1.0, 1.5, -1.0, 1.0, -2.0, 4.0], (3, 3, 1))
+    stairs = graph(
+        [images, divisors, upstream],
+        Node.of("conv2d_backprop_filter", 0, 2, windows=(1, "SAME")),
+        Node.of("floormod", 3, 1),
+        Node.of("square", 4),
+    )
+    second = trial.run(stairs, (2,)).result.orders[2]
+    assert (second.verdict, second.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
+        assert trial.run(stairs, (2,)).result.orders[2].verdict is Verdict.MISMATCH

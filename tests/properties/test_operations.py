@@ -77,12 +77,16 @@ SLICE = 8
 """The test command takes one in this many operations in a mode."""
 
 
+OFTEN = tuple(mode for mode in MODES if mode.path != "forward over forward")
+"""All modes but the one that traces the function once for each coordinate, which takes seconds."""
+
+
 def _ways(name: str, place: int) -> list[tuple[Mode, int]]:
-    """Modes and orders, all in a whole run, else those of which an example takes a moment.
+    """Modes and orders, nearly all in a whole run, else those of which an example takes a moment.
 
     They start with different ones in turn: the smallest example of an operation is in the first.
     """
-    found = ways(name, (*(MODES if slices.whole else LIGHT), *NARROW))
+    found = ways(name, (*(OFTEN if slices.whole else LIGHT), *NARROW))
     first = place // SLICE % max(1, len(found))
     return [*found[first:], *found[:first]]
 

@@ -20,11 +20,11 @@ import pytest
 from gradcheck.hunt.running.project_operations import MARKER
 
 VISIT: pytest.StashKey[Visit] = pytest.StashKey()
-AT_ONCE = 4
+AT_ONCE = 2
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
 RARER = 2.0
 """A test of an operation in its modes, which takes a trace, is visited once in this many rounds."""
-UNDRAWN = 0.15
+UNDRAWN = 0.1
 """The share of the time for what draws no examples, such as records of known defects."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
 
