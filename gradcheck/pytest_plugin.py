@@ -52,13 +52,7 @@ OPTIONS = (
     ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
     ("minutes", "M", float, None, "minutes to hunt; tests that were not reached come first the next time"),
     ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
-    (
-        "shrinking",
-        "SECONDS",
-        float,
-        None,
-        "seconds of shrinking after a failure (default: 60, or a tenth of the budget)",
-    ),
+    ("shrinking", "SECONDS", float, None, "seconds to shrink a failure (default: 60, or a tenth of the budget)"),
 )
 
 
