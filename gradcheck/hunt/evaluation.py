@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.graph import Graph
+from gradcheck.graph import Graph, Node
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import Formula, OpSpec
+from gradcheck.problem.mapped import Mapped, as_array
 from gradcheck.tracing.perturbation import UNIT, perturbed
 from gradcheck.typing import Array
 
@@ -41,6 +43,26 @@ def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
         return tf.stack([function(*row, **attributes) for row in zip(*rows, strict=True)])
 
     return looped
+
+
+@lru_cache(maxsize=1024)
+def _looped(node: Node, shapes: tuple[tuple[int, ...], ...]) -> Mapped:
+    """An operation that has no form for points, mapped over points whose tensors have these shapes."""
+    function, spec = single(CATALOGUE[node.op]), CATALOGUE[node.op]
+    return Mapped(lambda tensors: [function(*tensors, **node.attributes)], max(UNIT / 2, spec.rtol))
+
+
+def _values_at_each(node: Node, arguments: Sequence[Any]) -> Any:
+    """The stacked values of such an operation at points, one by one or, where that pays, by a graph.
+
+    Raises InvalidArgumentError where there is none at some point, or where they differ in shape.
+    """
+    points = [as_array(argument) for argument in arguments]
+    found = _looped(node, tuple(array.shape[1:] for array in points))(points)
+    values = [value[0] for value in found if value is not None]
+    if len(values) < len(found) or len({value.shape for value in values}) > 1:
+        raise tf.errors.InvalidArgumentError(None, None, f"{node.op} has no value of the same shape at all points")
+    return tf.constant(np.stack(values))
 
 
 @dataclass(frozen=True)
@@ -104,12 +126,13 @@ def forward(
     points: bool = False,
     reference: bool = True,
     perturbation: RandomPerturbation | None = None,
+    recorded: bool = True,
 ) -> list[Any]:
     """The tensors at all positions of the graph, the inputs first.
 
     The inputs are tensors of the shapes and dtypes that the graph's literals have. With `points` they carry a leading
     dimension of points, of which row 0 is the unperturbed one, and the catalogue's references are taken (unless not
-    `reference`) where there are any. What an operation raises is raised.
+    `reference`) where there are any. What an operation raises is raised. Not `recorded`: only the values are wanted.
     """
     values = list(inputs)
     anchored = points and reference and any(CATALOGUE[node.op].reference is not None for node in graph.nodes)
@@ -120,6 +143,9 @@ def forward(
             arguments = perturbation.arguments(position, node.parents, values)
         if points and spec.broadcasts:
             arguments = _aligned(arguments)
+        if points and not recorded and spec.looped and not (reference and spec.reference):
+            values.append(_values_at_each(replace(node, parents=()), arguments))
+            continue
         operation = over_points(spec, reference=reference) if points else single(spec)
         value = operation(*arguments, **node.attributes)
         if perturbation is not None:

@@ -268,7 +268,8 @@ class GraphProblem(Problem):
 
     def _batch(self, points: Array) -> Array:
         rows = self._with_anchor(points)
-        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=self.perturbation)[-1]
+        noisy, recorded = self.perturbation, self.perturbation is not None
+        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=noisy, recorded=recorded)[-1]
         return to_coordinates(batch.numpy()).reshape(len(rows), -1)[len(rows) - len(points) :]
 
     def _alone(self, point: Array) -> Array:
