@@ -23,7 +23,7 @@ VISIT: pytest.StashKey[Visit] = pytest.StashKey()
 AT_ONCE = 2
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
 RARER = 2.0
-"""A test of an operation in its modes, which takes a trace, is visited once in this many rounds."""
+"""A test of an operation in its modes, most of which take a trace, is visited once in this many rounds."""
 UNDRAWN = 0.1
 """The share of the time for what draws no examples, such as records of known defects."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
@@ -39,34 +39,34 @@ class Visit(NamedTuple):
 def planned(items: Sequence[pytest.Item], waiting: Mapping[str, int], salt: str, workers: int) -> list[pytest.Item]:
     """Return the visits to tests, for `workers` processes that take one of as many equal parts of the list each.
 
-    In the first round come the operations at their highest order, among them all that draws no examples, such as
-    records of known defects; in the second one the lower orders. Of tests alike, those that have been `waiting` for
-    longest, by the numbers of the last runs that finished them, come first; of those alike in that, too, a `salt`
-    decides where they draw.
+    In the first round come the operations at their highest order, among them half of those in their modes and all that
+    draws no examples, such as records of known defects; in the second one the lower orders. Of tests alike, those that
+    have been `waiting` for longest come first, by the numbers of the last runs that finished them; of those that have
+    waited as long, a `salt` decides where they draw.
     """
     highest: dict[str, int] = {}
     for item in items:
         name, order = _subject(item)
         highest[name] = max(order, highest.get(name, 0))
-    alike: dict[tuple[bool, int], list[pytest.Item]] = {}
+    alike: dict[tuple[bool, float, float], list[pytest.Item]] = {}
     for item in items:
-        name, order = _subject(item)
-        alike.setdefault((drawing(item), min(order, 1) + (0 < order < highest[name])), []).append(item)
-    visits: list[tuple[float, pytest.Item]] = []
-    for (draws, kind), group in alike.items():
+        alike.setdefault((drawing(item), *_turns(item, highest)), []).append(item)
+    due: list[tuple[float, pytest.Item]] = []
+    for (draws, first, every), group in alike.items():
         group.sort(key=lambda item: (waiting.get(item.nodeid, 0), draws and _shuffled(salt, item.nodeid)))
         for place, item in enumerate(group):
-            at = place / len(group)
-            if not draws:
-                visits.append((at, item))
-            elif kind == 0:
-                name, _ = _subject(item)
-                visits += _visits(item, at, RARER) if name else _visits(item, at / AT_ONCE, 1 / AT_ONCE)
-            else:
-                visits += _visits(item, at + (kind - 1), 1.0)
-    visits.sort(key=lambda visit: visit[0])
-    ordered = [item for _, item in visits]
+            start = first + every * place / len(group)
+            due += _visits(item, start, every) if draws else [(start, item)]
+    ordered = [item for _, item in sorted(due, key=lambda visit: visit[0])]
     return [item for worker in range(workers) for item in ordered[worker::workers]]
+
+
+def _turns(item: pytest.Item, highest: Mapping[str, int]) -> tuple[float, float]:
+    """The round in which a test is visited first, and the number of rounds from one visit to the next."""
+    name, order = _subject(item)
+    if drawing(item) and not order:
+        return 0.0, RARER if name else 1 / AT_ONCE
+    return float(0 < order < highest[name]), 1.0
 
 
 def _visits(item: Any, start: float, every: float) -> Iterator[tuple[float, pytest.Item]]:
@@ -133,7 +133,7 @@ def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
     """Make a visit: examples that failed before are tried again, and then new ones are drawn.
 
     Hypothesis begins with the smallest example, which the second visit alone takes: `skip_smallest` is called so that
-    the next one is passed over. With a `seed`, each visit draws from one of its own.
+    the next one is passed over. With a `seed`, or derandomised, each visit draws from one of its own.
     """
     from hypothesis import Phase, settings
 
@@ -146,7 +146,8 @@ def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
     if visit.number != 1:
         skip_smallest()
     chosen = settings(own, phases=new, max_examples=visit.examples + 1)
-    with _used(item.function, chosen, seed and _shuffled(seed, f"{item.nodeid} {visit.number}")):
+    repeats = seed or own.derandomize
+    with _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")):
         item.obj(**given)
 
 
