@@ -45,7 +45,7 @@ def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
     return looped
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _looped(node: Node, shapes: tuple[tuple[int, ...], ...]) -> Mapped:
     """An operation that has no form for points, mapped over points whose tensors have these shapes."""
     function, spec = single(CATALOGUE[node.op]), CATALOGUE[node.op]
