@@ -6,6 +6,7 @@ operation has.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -103,6 +104,15 @@ CONSTANT_ROW_OR_COLUMN = SpecialSet(
 )
 SCALAR_FACTOR = SpecialSet("scalar in argument 1", lambda x: x.ndim == 0, (1,))
 SEVERAL_ALONG_EACH = SpecialSet("several elements along each axis", lambda x: min(x.shape, default=2) > 1)
+
+
+def over_rows(count: int) -> SpecialSet:
+    """The set of more than `count` rows, which the last dimension is: so many terms a sum over all others has."""
+    return SpecialSet(f"more than {count} rows", lambda x: math.prod(x.shape[:-1]) > count)
+
+
+OVER_256_ROWS = over_rows(256)
+"""More ones than bfloat16 adds up: its significand has 8 bits."""
 
 
 def _factors(x: Array, axis: Axes, exclusive: bool, reverse: bool) -> Array:

@@ -123,6 +123,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("complex_segment_prod", "several rows in a segment", ([1.0, 2.0],), {"ids": (0, 1)}, False),
     ("conv3d", "filter of width 1", (np.ones((2, 2, 2, 1)), np.ones((2, 2, 1, 1, 1))), {}, True),
     ("conv3d", "filter of width 1", (np.ones((2, 2, 2, 1)), np.ones((1, 1, 2, 1, 1))), {}, False),
+    ("bias_add", "more than 256 rows", (np.ones((129, 2, 3)), np.ones(3)), {}, True),
+    ("bias_add", "more than 256 rows", (np.ones((128, 2, 300)), np.ones(300)), {}, False),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], 2.0), {}, True),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], [2.0]), {}, False),
     ("keras_cosine_similarity", "zero vector in argument 1", ([1.0], [0.0]), {"axis": -1}, True),
