@@ -111,8 +111,19 @@ def over_rows(count: int) -> SpecialSet:
     return SpecialSet(f"more than {count} rows", lambda x: math.prod(x.shape[:-1]) > count)
 
 
+def over_repeats(count: int) -> SpecialSet:
+    """The set of indices one of which is given more than `count` times: so many terms its gradient has."""
+
+    def holds(_: Array, *, indices: Any = (), rows: Any = (), columns: Any = ()) -> bool:
+        places = np.array([each for each in (indices, rows, columns) if len(each)])
+        return bool(places.size and np.max(np.unique(places, axis=1, return_counts=True)[1]) > count)
+
+    return SpecialSet(f"an index more than {count} times", holds)
+
+
+# Where numbers stop counting by one: the significand of bfloat16 has 8 bits, that of float16 11.
 OVER_256_ROWS = over_rows(256)
-"""More ones than bfloat16 adds up: its significand has 8 bits."""
+REPEATED_INDEX = (over_repeats(256), over_repeats(2048))
 
 
 def _factors(x: Array, axis: Axes, exclusive: bool, reverse: bool) -> Array:

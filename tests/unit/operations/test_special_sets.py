@@ -15,6 +15,7 @@ from gradcheck.operations.special_sets import describe
 from tests.records import COMMITTED
 
 EDGE = "edge of a box on a pixel of a slope"
+N = 2048
 HARD_LABELS = "keras_binary_focal_crossentropy_of_hard_labels"
 
 
@@ -125,6 +126,10 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("conv3d", "filter of width 1", (np.ones((2, 2, 2, 1)), np.ones((1, 1, 2, 1, 1))), {}, False),
     ("bias_add", "more than 256 rows", (np.ones((129, 2, 3)), np.ones(3)), {}, True),
     ("bias_add", "more than 256 rows", (np.ones((128, 2, 300)), np.ones(300)), {}, False),
+    ("gather", "an index more than 256 times", ([1.0, 2.0],), {"indices": (1,) * 257}, True),
+    ("gather", "an index more than 256 times", ([1.0, 2.0],), {"indices": (0, 1) * 256}, False),
+    ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 0) * N}, True),
+    ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 1) * N}, False),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], 2.0), {}, True),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], [2.0]), {}, False),
     ("keras_cosine_similarity", "zero vector in argument 1", ([1.0], [0.0]), {"axis": -1}, True),
