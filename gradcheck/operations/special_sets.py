@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -121,8 +121,20 @@ def over_repeats(count: int) -> SpecialSet:
     return SpecialSet(f"an index more than {count} times", holds)
 
 
+def _many_along(count: int, x: Array, *, axis: Axes = -1) -> object:
+    return along(x, axis).shape[-1] > count
+
+
 # Where numbers stop counting by one: the significand of bfloat16 has 8 bits, that of float16 11.
 OVER_256_ROWS = over_rows(256)
+# Behind a number as large as 2048, a thousand ones count for nothing in float16.
+OVER_1024_PIXELS = SpecialSet("more than 1024 pixels", lambda x: math.prod(x.shape[:-1]) > 1024)
+MANY_ALONG_AXIS = tuple(
+    SpecialSet(f"more than {count} elements along axis", partial(_many_along, count)) for count in (256, 1024)
+)
+ROW_FOR_MANY = SpecialSet(
+    "a row for more than 1024", lambda x, y: y.ndim > 0 and y.shape[-1] > 1 and x.size > 1024 * y.size, (0, 1)
+)
 REPEATED_INDEX = (over_repeats(256), over_repeats(2048))
 
 
