@@ -153,6 +153,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("pinv", "close singular values", ([[1.0, 0.0], [0.0, 1.001]],), {}, False),
     ("complex_squared_difference", "unequal arguments", ([1j, 0.0], [1j, 0.0]), {}, False),
     ("reduce_std", "one element along axis", ([[2.0, 2.0]],), {"axis": -1}, False),
+    ("complex_acos", "real number below -1", ([0.5, -1.5 + 0j],), {}, True),
+    ("complex_acos", "real number below -1", ([-0.5, 1.5, -1.5 + 1e-9j],), {}, False),
     ("complex_tan", "exp of the imaginary part overflows", (1 + 800j,), {}, True),
     ("complex_tan", "exp of the imaginary part overflows", (800 + 1j,), {}, False),
 ]
