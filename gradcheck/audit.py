@@ -249,7 +249,7 @@ def _of_records(seen: Set[str]) -> Iterator[str]:
     records = [one for one in known.load(known.library_folder()) if one.covers(tf.__version__)]
     plain = [one for one in records if one.signature.taken == PLAIN and not one.kernels]
     composed = sum(not any(names(region.op) & seen for region in one.regions) for one in plain)
-    modes = sum(one.signature.taken != PLAIN for one in records)
+    modes = sum(one.signature.taken != PLAIN and not one.kernels for one in records)
     what = "that no kernel and no call identifies" if seen else "of functions made of several kernels, such as tf.norm,"
     yield (
         f"{composed} known defects {what} and {modes} of other modes (forward, tf.function, XLA, "

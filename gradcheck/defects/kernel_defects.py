@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from gradcheck.autodiff.mode import PLAIN
+from gradcheck.autodiff.mode import NUMBER_TYPES, PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, KernelForm
 from gradcheck.defects.region import COMPLEX, Region, names
 from gradcheck.typing import Array
 
+IN_NUMBER_TYPES = tuple(Mode(mode=mode) for mode in NUMBER_TYPES)
 UNKNOWN = np.zeros(())
 """Stands for an argument whose value is not known, where the value does not matter."""
 AXES = ("axis", "reduction_indices", "dim", "dims", "axes")
@@ -105,7 +106,8 @@ def in_regions(
 def defects_of_operation(op: str, order: int) -> tuple[Defect, ...]:
     """The known defects that an operation of the catalogue has at all, in the installed TensorFlow."""
     wanted, known_here = names(op), _of_folder(known.library_folder())
-    return tuple(one for one in known_here if any(each.op in wanted and each.concerns(order) for each in one.regions))
+    plain = (one for one in known_here if one.signature.taken == PLAIN)
+    return tuple(one for one in plain if any(each.op in wanted and each.concerns(order) for each in one.regions))
 
 
 def _any(answers: Collection[bool | None]) -> bool | None:
@@ -123,9 +125,11 @@ def _by_kernel(folder: Path) -> Mapping[str, tuple[Defect, ...]]:
 
 @lru_cache(maxsize=4)
 def _of_folder(folder: Path) -> tuple[Defect, ...]:
+    """The defects of plain derivatives; and those in a number type, whose kernels have it as an attribute."""
     import tensorflow as tf
 
-    return tuple(one for one in known.load(folder) if one.covers(tf.__version__) and one.signature.taken == PLAIN)
+    here = (one for one in known.load(folder) if one.covers(tf.__version__))
+    return tuple(one for one in here if one.signature.taken in (PLAIN, *IN_NUMBER_TYPES))
 
 
 def _holds(form: KernelForm, call: KernelCall) -> bool | None:

@@ -120,9 +120,11 @@ def value_of(tensor: Any) -> Any:
 
 
 def _python(value: Any) -> Any:
-    """The Python value of an attribute's protocol buffer."""
+    """The Python value of an attribute's protocol buffer; a type is its name."""
     field = value.WhichOneof("value")
     held: Any = None if field is None else getattr(value, field)
+    if field == "type":
+        return tf.as_dtype(held).name
     if field == "list":
         return [part for _, parts in held.ListFields() for part in parts]
     return held

@@ -105,8 +105,9 @@ class KernelForm(Document, frozen=True, omit_defaults=True):
     `arguments` has, for each of the operation's arguments, the number of the kernel's input that it is (None: it is
     computed from something else); with `rows`, the arguments lie in that input, along its first dimension. `attrs` maps
     attributes of the operation to the names of the kernel's attributes, or the numbers of its inputs. All of that holds
-    where the kernel's attributes, and its inputs by number, have the values in `fixed`. `output` is the number of the
-    kernel's output from which the operation's result is computed.
+    where the kernel's attributes, and its inputs by number, have the values in `fixed`, number types by their names. A
+    record in a number type has that type there. `output` is the number of the kernel's output from which the
+    operation's result is computed.
     """
 
     op: Text

@@ -113,10 +113,11 @@ def with_kernels(defect: Defect) -> Defect:
 
     A defect that needs certain operations before it is not a kernel's fault, nor is one that raises, unless the kernel
     that the record's graph runs raises by itself. Nor are kernels given if other operations run them in the regions and
-    are right, all of them.
+    are right, all of them. A record of a mode keeps what it says.
     """
-    plain = defect.signature.taken == PLAIN
-    regions = [one for one in defect.regions if plain and one.op != ANY and not (one.producers or one.neighbours)]
+    if defect.signature.taken != PLAIN:
+        return defect
+    regions = [one for one in defect.regions if one.op != ANY and not (one.producers or one.neighbours)]
     ops = dict.fromkeys(region.op for region in regions)
     forms = [form for op in ops for form in _forms(op, [one for one in regions if one.op == op], defect)]
     if defect.severity is Severity.RAISES:

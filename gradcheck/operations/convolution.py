@@ -27,7 +27,7 @@ from gradcheck.operations.pooling import (
 )
 from gradcheck.operations.shapes import at_least
 from gradcheck.operations.spec import Shapes
-from gradcheck.operations.special_sets import NARROW_FILTER
+from gradcheck.operations.special_sets import NARROW_FILTER, OVER_256_ROWS, OVER_1024_PIXELS
 from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
@@ -156,6 +156,7 @@ CONVOLUTIONS = (
         "bias_add",
         lambda x, bias: tf.nn.bias_add(x, bias),
         "BiasAdd",
+        special=(OVER_256_ROWS,),
     ),
     _nn(
         "bias_add_channels_first",
@@ -232,6 +233,7 @@ CONVOLUTIONS = (
         others=filters_of_two,
         padding=(*PADDINGS, ((1, 0), (0, 2))),
         count=COUNTS,
+        special=(OVER_1024_PIXELS,),
     ),
     on_volumes(
         "conv3d",

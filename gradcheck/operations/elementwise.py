@@ -11,7 +11,14 @@ from gradcheck.operations.distances import at, at_integers, at_zero, between, fr
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import alike, axes, broadcasting, ranked
 from gradcheck.operations.spec import BOOL, NONNEGATIVE, POSITIVE, REALS, Formula, Interval
-from gradcheck.operations.special_sets import LARGE, OVER_5000, SECOND_FLOAT32_OVERFLOW, SECOND_OVERFLOW, UNEQUAL_PAIR
+from gradcheck.operations.special_sets import (
+    LARGE,
+    OVER_5000,
+    ROW_FOR_MANY,
+    SECOND_FLOAT32_OVERFLOW,
+    SECOND_OVERFLOW,
+    UNEQUAL_PAIR,
+)
 from gradcheck.typing import Array
 
 _math = partial(operation, "math")
@@ -127,9 +134,9 @@ def _from_negative_axis(y: Array, x: Array) -> Array:
 
 
 BINARY = (
-    _binary("add", lambda x, y: x + y, "AddV2"),
-    _binary("mul", lambda x, y: x * y, "Mul"),
-    _binary("subtract", lambda x, y: x - y, "Sub"),
+    _binary("add", lambda x, y: x + y, "AddV2", special=(ROW_FOR_MANY,)),
+    _binary("mul", lambda x, y: x * y, "Mul", special=(ROW_FOR_MANY,)),
+    _binary("subtract", lambda x, y: x - y, "Sub", special=(ROW_FOR_MANY,)),
     _binary("divide", lambda x, y: x / y, "RealDiv", singular=second_at_zero),
     _binary("maximum", lambda x, y: tf.maximum(x, y), "Maximum", kinks=between),
     _binary("minimum", lambda x, y: tf.minimum(x, y), "Minimum", kinks=between),

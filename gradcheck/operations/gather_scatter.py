@@ -18,6 +18,7 @@ from gradcheck.operations.special_sets import (
     LONG_SEGMENT,
     LONG_SEGMENT_NOT_REAL,
     OVERWRITTEN_INDEX,
+    REPEATED_INDEX,
     TWO_ZEROS_IN_SEGMENT,
     UNEQUAL_PARTITIONS,
 )
@@ -88,7 +89,8 @@ GATHERING = (
         "gather",
         lambda x, *, indices: tf.gather(x, indices, axis=-1),
         "GatherV2",
-        indices=lambda shape: Indices(3, below=shape[-1]),
+        indices=lambda shape: Indices(3, below=shape[-1], longer=True),
+        special=REPEATED_INDEX,
     ),
     _rows(
         "gather_rows",
@@ -132,8 +134,9 @@ GATHERING = (
         "GatherNd",
         shapes=nonempty_matrix,
         starts=SQUARES,
-        rows=_picked,
-        columns=lambda shape: Indices(2, below=shape[1]),
+        rows=lambda shape: Indices(2, below=shape[0], longer=True),
+        columns=lambda shape: Indices(2, below=shape[1], longer=True),
+        special=REPEATED_INDEX,
     ),
     _moved(
         "gather_nd_of_form",

@@ -30,6 +30,7 @@ from gradcheck.operations.special_sets import (
     CUMULATIVE_PRODUCT,
     EQUAL_ELEMENTS,
     LARGE_RUNNING_LARGEST,
+    MANY_ALONG_AXIS,
     MANY_FACTORS_NOT_REAL,
     NULL_MATRIX,
     NULL_VECTOR,
@@ -114,7 +115,10 @@ REDUCTIONS = (
         "Mean Square Sub",
     ),
     _accumulation(
-        "cumsum", lambda x, *, exclusive, reverse: tf.cumsum(x, axis=-1, exclusive=exclusive, reverse=reverse), "Cumsum"
+        "cumsum",
+        lambda x, *, exclusive, reverse: tf.cumsum(x, axis=-1, exclusive=exclusive, reverse=reverse),
+        "Cumsum",
+        special=MANY_ALONG_AXIS,
     ),
     _accumulation(
         "cumprod",
@@ -171,6 +175,7 @@ REDUCTIONS = (
         lambda x, *, axis, exclusive, reverse: tf.cumsum(x, axis=axis, exclusive=exclusive, reverse=reverse),
         "Cumsum",
         exclusive=BOOL,
+        special=MANY_ALONG_AXIS,
     ),
     _scan(
         "cumprod_over_axis",

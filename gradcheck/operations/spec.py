@@ -82,12 +82,16 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Indices:
-    """An attribute that is a tuple of `count` integers in [0, below), repeats allowed, drawn towards 0."""
+    """An attribute that is a tuple of `count` integers in [0, below), repeats allowed, drawn towards 0.
+
+    With `longer`, it may be longer in a file.
+    """
 
     count: int
     below: int
     distinct: bool = False
     sorted: bool = False
+    longer: bool = False
 
     def __post_init__(self) -> None:
         if self.distinct and self.count > self.below:  # a draw would look for them forever
@@ -97,7 +101,7 @@ class Indices:
         """Whether it may be this value."""
         return (
             isinstance(value, tuple)
-            and len(value) == self.count
+            and (len(value) == self.count or (self.longer and self.count < len(value) <= MAX_ITEMS))
             and all(type(index) is int and 0 <= index < self.below for index in value)
             and (not self.distinct or len(set(value)) == len(value))
             and (not self.sorted or list(value) == sorted(value))
@@ -105,7 +109,7 @@ class Indices:
 
     def __str__(self) -> str:
         kinds = "distinct " * self.distinct + "sorted " * self.sorted
-        return f"{self.count} {kinds}integers from 0 to {self.below - 1}"
+        return f"{self.count} {'or more ' * self.longer}{kinds}integers from 0 to {self.below - 1}"
 
 
 Attribute = Choice | Indices

@@ -6,9 +6,10 @@ operation has.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,38 @@ CONSTANT_ROW_OR_COLUMN = SpecialSet(
 )
 SCALAR_FACTOR = SpecialSet("scalar in argument 1", lambda x: x.ndim == 0, (1,))
 SEVERAL_ALONG_EACH = SpecialSet("several elements along each axis", lambda x: min(x.shape, default=2) > 1)
+
+
+def over_rows(count: int) -> SpecialSet:
+    """The set of more than `count` rows, which the last dimension is: so many terms a sum over all others has."""
+    return SpecialSet(f"more than {count} rows", lambda x: math.prod(x.shape[:-1]) > count)
+
+
+def over_repeats(count: int) -> SpecialSet:
+    """The set of indices one of which is given more than `count` times: so many terms its gradient has."""
+
+    def holds(_: Array, *, indices: Any = (), rows: Any = (), columns: Any = ()) -> bool:
+        places = np.array([each for each in (indices, rows, columns) if len(each)])
+        return bool(places.size and np.max(np.unique(places, axis=1, return_counts=True)[1]) > count)
+
+    return SpecialSet(f"an index more than {count} times", holds)
+
+
+def _many_along(count: int, x: Array, *, axis: Axes = -1) -> object:
+    return along(x, axis).shape[-1] > count
+
+
+# Where numbers stop counting by one: the significand of bfloat16 has 8 bits, that of float16 11.
+OVER_256_ROWS = over_rows(256)
+# Behind a number as large as 2048, a thousand ones count for nothing in float16.
+OVER_1024_PIXELS = SpecialSet("more than 1024 pixels", lambda x: math.prod(x.shape[:-1]) > 1024)
+MANY_ALONG_AXIS = tuple(
+    SpecialSet(f"more than {count} elements along axis", partial(_many_along, count)) for count in (256, 1024)
+)
+ROW_FOR_MANY = SpecialSet(
+    "a row for more than 1024", lambda x, y: y.ndim > 0 and y.shape[-1] > 1 and x.size > 1024 * y.size, (0, 1)
+)
+REPEATED_INDEX = (over_repeats(256), over_repeats(2048))
 
 
 def _factors(x: Array, axis: Axes, exclusive: bool, reverse: bool) -> Array:
@@ -289,6 +322,7 @@ OVER_TWO_ROWS = SpecialSet("more than two rows and columns", _matrices(lambda x:
 SMALL_ENTRIES = SpecialSet("all entries up to 1e-2", _entries_below(1e-2))
 TINY_ENTRIES = SpecialSet("all entries up to 1e-4", _entries_below(1e-4))
 
+REAL_BELOW_MINUS_1 = SpecialSet("real number below -1", lambda x: np.any((x.imag == 0) & (x.real < -1)))
 LARGE = SpecialSet("magnitude of 1e4 or more", lambda x: np.any(np.abs(x) >= 1e4))
 OVER_5000 = SpecialSet("magnitude over 5000", lambda x: np.any(np.abs(x) > 5000))
 FLOAT32_OVERFLOW = SpecialSet("exp overflows in float32", lambda x: np.any(np.abs(x) > 88))

@@ -161,3 +161,21 @@ def test_where_several_lines_may_make_a_layer_its_name_has_to_do() -> None:
     assert [str(one).partition("\n")[0] for one in found] == [
         f"keras.layers.LayerNormalization: layer {one.name}, in the model" for one in both.layers[1:]
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "inside"), [("mixed_bfloat16", 512, True), ("mixed_bfloat16", 32, False), ("float32", 512, None)]
+)
+def test_a_layer_whose_bias_stops_counting_in_bfloat16_is_told(policy: str, rows: int, inside: bool | None) -> None:
+    layer, x = keras.layers.Dense(3, dtype=policy), tf.ones((rows, 4))
+    layer.build(x.shape)
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(layer(x), tf.float32))
+
+    found = told(audit(loss, x))
+    assert found == ({} if inside is None else {"BiasAdd": [("bfloat16-bias_add-order1", n, inside) for n in (1, 2)]})
+    with tf.GradientTape() as tape:
+        value = loss(x)
+    gradient = tape.gradient(value, layer.bias).numpy()
+    np.testing.assert_array_equal(gradient, [256.0 if inside else rows] * 3)

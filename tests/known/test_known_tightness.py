@@ -23,10 +23,13 @@ from gradcheck.result import Verdict
 from tests import records
 
 BUDGET = 3
+ON_CUTS = ("complex_acos-cut-order1", "complex_asin-cut-order1")
+"""Records of derivatives along a branch cut, where no differences across it say anything; they have a test below."""
 DEFECTS = [
     one
     for one in records.DEFECTS
     if one.covers(tf.__version__) and one.signature.taken == PLAIN and all(region.excluding for region in one.regions)
+    if one.name not in ON_CUTS
 ]
 
 
@@ -104,6 +107,7 @@ OUTSIDE = {
         then(one("cumulative_logsumexp", np.array([0.3, 0.7]), reverse=False), "square"),
         2,
     ),
+    "the arc cosine of a number beside the cut": (one("complex_acos", np.array([-1.5 + 0.5j])), 1),
     "tanh, not right behind a segment sum": (
         then(then(one("segment_sum", np.array([0.5, 0.25]), ids=(0, 0)), "square"), "tanh"),
         2,
@@ -124,3 +128,23 @@ def test_what_lies_just_outside_is_drawn_and_right(name: str) -> None:
         before, arguments = ancestry(sources, node.parents), [values[parent] for parent in node.parents]
         assert known.excludes(node.op, node.attributes, arguments, order, before) is None
     assert checked.result.orders[order].verdict == Verdict.AGREE
+
+
+@pytest.mark.parametrize("point", [-3.0, -1.1, -0.5, 0.5, 1.1, 3.0])
+@pytest.mark.parametrize(
+    ("name", "function", "reference"), [("acos", tf.acos, np.arccos), ("asin", tf.asin, np.arcsin)]
+)
+def test_derivatives_along_the_cuts_of_inverse_functions_are_wrong_below_minus_1_alone(
+    name: str, function: Callable[[Any], Any], reference: Callable[[Any], Any], point: float
+) -> None:
+    x = tf.constant(point, tf.float64)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        value = function(tf.cast(x, tf.complex128))
+        parts = [tf.math.real(value), tf.math.imag(value)]
+    np.testing.assert_allclose(value.numpy(), reference(complex(point)), rtol=1e-12)
+    taken = complex(*(float(tape.gradient(part, x)) for part in parts))
+    right = (reference(complex(point + 1e-5)) - reference(complex(point - 1e-5))) / 2e-5
+    inside = known.excludes(f"complex_{name}", {}, [np.array(complex(point))], 1) is not None
+    assert inside == (point < -1)
+    np.testing.assert_allclose(taken, -right if inside else right, atol=1e-6)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from msgspec import structs
 
+from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import kernel_defects
 from gradcheck.defects.kernel_defects import KernelCall, applies, defects_at, defects_of, differs, in_regions
 from gradcheck.defects.kernel_use import KernelUse, attribute_values
@@ -30,9 +31,10 @@ FORWARD = {"exclusive": False, "reverse": False}
 
 
 def uses(defect: Defect) -> Iterator[KernelUse]:
-    """The kernels that the graph of a record runs."""
-    graph = from_document(defect.graph, "$.graph")
+    """The kernels that the graph of a record runs, in the record's number type."""
+    graph, narrow = from_document(defect.graph, "$.graph"), defect.signature.taken.number_type
     inputs = [tf.constant(literal.array()) for literal in graph.inputs]
+    inputs = inputs if narrow is None else [tf.cast(value, narrow) for value in inputs]
     yield from map(kernel_use, recorded(lambda *given: forward(graph, given)[-1], inputs).operations)
 
 
@@ -43,6 +45,17 @@ def test_a_record_is_found_at_the_kernel_of_its_own_graph(subtests: pytest.Subte
             own = {form.op for form in defect.kernels}
             conditional = all(region.arriving or region.error for region in defect.regions if region.op in own)
             assert (None if conditional else True) in answers
+
+
+def test_a_record_in_a_number_type_is_found_in_no_other() -> None:
+    defect = WITH_KERNELS["bfloat16-bias_add-order1"]
+    (use,) = (one for one in uses(defect) if one.kernel == "BiasAdd")
+    for dtype in (tf.float32, tf.float16, tf.float64):
+        type_alone = attribute_values("BiasAdd", ("T", dtype.as_datatype_enum))
+        assert applies(defect, replace(use, attributes={**use.attributes, **type_alone}).call, 1) is False
+    in_number_types = [one for one in WITH_KERNELS.values() if one.signature.taken != PLAIN]
+    for one in in_number_types:
+        assert {form.fixed.get("T") for form in one.kernels} == {one.signature.taken.number_type}, one.name
 
 
 def test_most_records_of_plain_derivatives_of_one_kernel_have_it() -> None:

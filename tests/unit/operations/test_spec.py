@@ -156,6 +156,13 @@ def test_an_entry_declares_what_its_source_names_in_the_order_given() -> None:
         operation("array", "f", lambda x, *, which: x[which], wich=(0, 1))
 
 
+def test_indices_may_be_more_in_a_file_where_their_entry_says_so() -> None:
+    assert [Indices(2, 3, longer=longer).offers((0, 1, 2)) for longer in (False, True)] == [False, True]
+    assert not Indices(2, 3, longer=True).offers((0,))
+    assert not Indices(2, 3, longer=True).offers((0, 1, 3))
+    assert not Indices(2, 3, longer=True).offers((0,) * 4097)
+
+
 def test_an_entry_restricts_and_completes_shapes() -> None:
     def when(shape: Shape) -> bool:
         return shape[-1] > 1

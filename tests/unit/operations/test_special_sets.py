@@ -15,6 +15,7 @@ from gradcheck.operations.special_sets import describe
 from tests.records import COMMITTED
 
 EDGE = "edge of a box on a pixel of a slope"
+N = 2048
 HARD_LABELS = "keras_binary_focal_crossentropy_of_hard_labels"
 
 
@@ -123,6 +124,20 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("complex_segment_prod", "several rows in a segment", ([1.0, 2.0],), {"ids": (0, 1)}, False),
     ("conv3d", "filter of width 1", (np.ones((2, 2, 2, 1)), np.ones((2, 2, 1, 1, 1))), {}, True),
     ("conv3d", "filter of width 1", (np.ones((2, 2, 2, 1)), np.ones((1, 1, 2, 1, 1))), {}, False),
+    ("bias_add", "more than 256 rows", (np.ones((129, 2, 3)), np.ones(3)), {}, True),
+    ("bias_add", "more than 256 rows", (np.ones((128, 2, 300)), np.ones(300)), {}, False),
+    ("gather", "an index more than 256 times", ([1.0, 2.0],), {"indices": (1,) * 257}, True),
+    ("gather", "an index more than 256 times", ([1.0, 2.0],), {"indices": (0, 1) * 256}, False),
+    ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 0) * N}, True),
+    ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 1) * N}, False),
+    ("cumsum", "more than 256 elements along axis", (np.ones(257),), {}, True),
+    ("cumsum", "more than 256 elements along axis", (np.ones((257, 256)),), {}, False),
+    ("cumsum_over_axis", "more than 1024 elements along axis", (np.ones((1025, 1)),), {"axis": 0}, True),
+    ("cumsum_over_axis", "more than 1024 elements along axis", (np.ones((1025, 1)),), {"axis": 1}, False),
+    ("depthwise_conv2d", "more than 1024 pixels", (np.ones((33, 32, 1)), np.ones((2, 2, 1, 1))), {}, True),
+    ("depthwise_conv2d", "more than 1024 pixels", (np.ones((32, 32, 3)), np.ones((2, 2, 3, 1))), {}, False),
+    ("add", "a row for more than 1024", (np.ones((1025, 2)), np.ones(2)), {}, True),
+    ("add", "a row for more than 1024", (np.ones((1025, 2)), np.ones((1025, 1))), {}, False),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], 2.0), {}, True),
     ("sparse_dense_mul", "scalar in argument 1", ([1.0], [2.0]), {}, False),
     ("keras_cosine_similarity", "zero vector in argument 1", ([1.0], [0.0]), {"axis": -1}, True),
@@ -138,6 +153,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("pinv", "close singular values", ([[1.0, 0.0], [0.0, 1.001]],), {}, False),
     ("complex_squared_difference", "unequal arguments", ([1j, 0.0], [1j, 0.0]), {}, False),
     ("reduce_std", "one element along axis", ([[2.0, 2.0]],), {"axis": -1}, False),
+    ("complex_acos", "real number below -1", ([0.5, -1.5 + 0j],), {}, True),
+    ("complex_acos", "real number below -1", ([-0.5, 1.5, -1.5 + 1e-9j],), {}, False),
     ("complex_tan", "exp of the imaginary part overflows", (1 + 800j,), {}, True),
     ("complex_tan", "exp of the imaginary part overflows", (800 + 1j,), {}, False),
 ]
