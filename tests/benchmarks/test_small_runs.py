@@ -85,6 +85,15 @@ SMALL_RUNS = (
         before="detection.py --repetitions 0 --models MLP --weights 1000 --dtypes float64 --into new.jsonl",
     ),
     SmallRun(
+        "examples.py time graphs.jsonl",
+        (
+            r"the first time: \d examples in \d+\.\d s, \d+\.\d a second; median \d\.\d{3} s a graph",
+            r"again: \d examples in \d+\.\d s, \d+\.\d a second; .*",
+            r"verdicts: [0-9a-f]{12}",
+        ),
+        before="examples.py record graphs.jsonl --operations 2",
+    ),
+    SmallRun(
         "diagnosis.py --broken 3 --right 3",
         (r"cause +drawn +first +share +line", r"all +3 +3 100\.0%", r"right programs: 3 drawn, 0 false alarms"),
     ),
