@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,11 @@ def test_the_form_keeps_custom_gradients_or_says_that_it_did_not(name: str) -> N
     own, wide = (one.gradients(np.ones((1, 2))).values for one in (function, function.wide))
     assert np.allclose(own, wide, rtol=2e-3, atol=0) != plain
     assert check(lambda: f(variable), variables=[variable]).verdict == "mismatch"
+
+
+def test_the_module_that_registers_a_gradient_can_be_loaded_again() -> None:
+    """As %autoreload and importlib.reload do; TensorFlow's registry lives on, and takes no name twice."""
+    spec = find_spec("gradcheck.tracing.retraced")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(module_from_spec(spec))
