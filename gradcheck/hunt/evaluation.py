@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.graph import Graph, Node
+from gradcheck.graph import Attributes, Graph, Node
+from gradcheck.numerics.sampling import EPS64
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import Formula, OpSpec
 from gradcheck.problem.mapped import Mapped, as_array
@@ -30,12 +31,15 @@ def single(spec: OpSpec) -> Formula:
     return of_one
 
 
+def point_by_point(spec: OpSpec, *, reference: bool = True) -> bool:
+    """Whether an operation is evaluated at one point after the other; its `reference`, if it has one, is not."""
+    return spec.looped and not (reference and spec.reference is not None)
+
+
 def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
-    if reference and spec.reference:
-        return spec.reference
-    if not spec.looped:
-        return spec.batched or spec.source
+    if not point_by_point(spec, reference=reference):
+        return (spec.reference if reference else None) or spec.batched or spec.source
     function = single(spec)
 
     def looped(*arguments: Any, **attributes: Any) -> Any:
@@ -46,10 +50,9 @@ def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
 
 
 @lru_cache(maxsize=128)
-def _looped(node: Node, shapes: tuple[tuple[int, ...], ...]) -> Mapped:
+def _mapped(spec: OpSpec, attrs: Attributes, shapes: tuple[tuple[int, ...], ...]) -> Mapped:
     """An operation that has no form for points, mapped over points whose tensors have these shapes."""
-    function, spec = single(CATALOGUE[node.op]), CATALOGUE[node.op]
-    return Mapped(lambda tensors: [function(*tensors, **node.attributes)], max(UNIT / 2, spec.rtol))
+    return Mapped(lambda tensors: [single(spec)(*tensors, **dict(attrs))], max(EPS64, spec.rtol))
 
 
 def _values_at_each(node: Node, arguments: Sequence[Any]) -> Any:
@@ -58,7 +61,7 @@ def _values_at_each(node: Node, arguments: Sequence[Any]) -> Any:
     Raises InvalidArgumentError where there is none at some point, or where they differ in shape.
     """
     points = [as_array(argument) for argument in arguments]
-    found = _looped(node, tuple(array.shape[1:] for array in points))(points)
+    found = _mapped(CATALOGUE[node.op], node.attrs, tuple(array.shape[1:] for array in points))(points)
     values = [value[0] for value in found if value is not None]
     if len(values) < len(found) or len({value.shape for value in values}) > 1:
         raise tf.errors.InvalidArgumentError(None, None, f"{node.op} has no value of the same shape at all points")
@@ -143,8 +146,8 @@ def forward(
             arguments = perturbation.arguments(position, node.parents, values)
         if points and spec.broadcasts:
             arguments = _aligned(arguments)
-        if points and not recorded and spec.looped and not (reference and spec.reference):
-            values.append(_values_at_each(replace(node, parents=()), arguments))
+        if points and not recorded and perturbation is None and point_by_point(spec, reference=reference):
+            values.append(_values_at_each(node, arguments))
             continue
         operation = over_points(spec, reference=reference) if points else single(spec)
         value = operation(*arguments, **node.attributes)

@@ -216,10 +216,10 @@ class SecondEvidence:
 
     @cached_property
     def products(self) -> Array | None:
-        """The second derivatives along the direction by the chain rule, where every node's own ones agree."""
+        """The second derivatives along the direction by the chain rule, where no node's own ones are in doubt."""
         problem = self.problem
         applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
-        return chain_rule_products(problem, partial(_agrees_or_rounds, verdicts=[])) if applies else None
+        return chain_rule_products(problem, _agrees_or_rounds) if applies else None
 
 
 def undecided_first(table: Comparison, evidence: SecondEvidence) -> Array:
@@ -259,10 +259,11 @@ def agrees(problem: GraphProblem, order: int) -> bool:
     return check_order(problem, order)[0].verdict == Verdict.AGREE
 
 
-def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdict]) -> bool:
-    """Whether they agree, except for entries that the rounding of values makes inconclusive; appends the verdict."""
+def _agrees_or_rounds(problem: GraphProblem, order: int, verdicts: list[Verdict] | None = None) -> bool:
+    """Whether they agree, except for entries that the rounding of values makes inconclusive; notes the verdict."""
     result, tables = check_order(problem, order)
-    verdicts.append(result.verdict)
+    if verdicts is not None:
+        verdicts.append(result.verdict)
     lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)
     return lost or result.verdict == Verdict.AGREE
 

@@ -26,7 +26,7 @@ from gradcheck.autodiff.reverse import (
 )
 from gradcheck.autodiff.sources import Source
 from gradcheck.graph import Graph, coordinates_of, split_coordinates
-from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, values_of
+from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, point_by_point, values_of
 from gradcheck.hunt.nonsmooth import NonsmoothNodes, crossings, nonsmooth_nodes
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import FIRST, LinePoints, largest_steps
@@ -193,8 +193,7 @@ class GraphProblem(Problem):
 
     @cached_property
     def batched(self) -> bool:
-        specs = [CATALOGUE[node.op] for node in self.graph.nodes]
-        return not any(spec.looped and spec.reference is None for spec in specs)
+        return not any(point_by_point(CATALOGUE[node.op]) for node in self.graph.nodes)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -268,8 +267,8 @@ class GraphProblem(Problem):
 
     def _batch(self, points: Array) -> Array:
         rows = self._with_anchor(points)
-        noisy, recorded = self.perturbation, self.perturbation is not None
-        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=noisy, recorded=recorded)[-1]
+        noisy = self.perturbation
+        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=noisy, recorded=False)[-1]
         return to_coordinates(batch.numpy()).reshape(len(rows), -1)[len(rows) - len(points) :]
 
     def _alone(self, point: Array) -> Array:
