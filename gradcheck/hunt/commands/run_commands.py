@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,7 @@ from gradcheck.hunt.configuration import EVENTS
 from gradcheck.hunt.events import Ending, Finished, OwnModule, Started, to_line
 from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.report import run
-from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
+from gradcheck.hunt.report.run import Grade, HuntRun, Reach, compared_in_modes, reaches
 from gradcheck.operations.registry import REGISTERED, Origin
 
 REGISTERS = re.compile(r"\bgradcheck\.operation\b|\bfrom gradcheck import [^#\n]*\boperation\b")
@@ -231,9 +230,7 @@ def _hardly(one: Reach) -> Reach | None:
 
 def _modes(found: HuntRun) -> Iterator[str]:
     """How often derivatives in each mode and number type were compared."""
-    counts: Counter[tuple[str, int]] = Counter()
-    for (_, order, mode), count in found.coverage.modes.items():
-        counts[mode, order] += count
+    counts = compared_in_modes(found.operations)
     if counts:
         names = sorted({mode for mode, _ in counts})
         rows = [(name, *(f"order {order}: {counts[name, order]:,}" for order in (1, 2))) for name in names]

@@ -102,6 +102,14 @@ def compared_in(done: OperationDone) -> int:
     return sum(done.counts.get(outcome, 0) for outcome in COMPARED)
 
 
+def compared_in_modes(operations: Iterable[OperationDone]) -> Counter[tuple[str, int]]:
+    """The number of comparisons in each mode, by its name, and at each order."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for done in operations:
+        counts.update({(name, done.order): count for name, count in done.modes.items()})
+    return counts
+
+
 def _graded(done: OperationDone) -> Reach:
     compared = compared_in(done)
     lost = sum(done.counts.get(outcome, 0) for outcome in LOST)

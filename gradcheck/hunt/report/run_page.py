@@ -17,7 +17,7 @@ from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.report.finding_page import sentence
 from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.rendering import counted, render
-from gradcheck.hunt.report.run import NEVER, Earlier, Grade, HuntRun, Reach, compared_in, reaches
+from gradcheck.hunt.report.run import NEVER, Earlier, Grade, HuntRun, Reach, compared_in, compared_in_modes, reaches
 from gradcheck.operations.catalogue import CATALOGUE
 
 LeftOut = Mapping[tuple[str, int], str]
@@ -92,7 +92,7 @@ class Family:
 
     @cached_property
     def looks(self) -> tuple[Looks, Looks]:
-        """What this run and those before it have looked at, at each order."""
+        """The operations and comparisons of this run and of those before it, at each order."""
 
         def at(place: int) -> Looks:
             pairs = [(each.orders[place], each.before[place]) for each in self.operations]
@@ -133,10 +133,7 @@ def _modes(run: HuntRun, earlier: Earlier) -> list[tuple[str, list[tuple[int | N
     """The comparisons in each mode and number type at both orders, of this run and of the earlier ones; of orders that
     a mode does not have, None. Empty if there are none at all.
     """
-    counts: list[Counter[tuple[str, int]]] = [Counter(), Counter()]
-    for place, operations in enumerate((run.operations, earlier.operations)):
-        for done in operations:
-            counts[place].update({(name, done.order): count for name, count in done.modes.items()})
+    counts = compared_in_modes(run.operations), compared_in_modes(earlier.operations)
     if not any(counts):
         return []
     orders = {str(mode): mode.orders for mode in (*MODES, *NARROW)}
