@@ -134,7 +134,7 @@ class CallProblem(Problem):
 
     @cached_property
     def expensive(self) -> bool:
-        """Whether each value takes a run of the code, which is traced to know it."""
+        """Whether values of many coordinates take a run of the code each; the code is traced to find out."""
         if self.point.size <= FEW_INPUTS:
             return False
         moved = directions_at(np.random.default_rng(1), 3, self.point) * 2.0**-8
@@ -319,6 +319,7 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
         order = summarise(1, tables, problem.sources, explain=partial(_diagnosed, one))
         return replace(order, curve=worst_curve(problem, tables, problem.sources))
 
+    @cache
     def in_float64() -> OrderResult | None:
         tables = first_order_in_float64([one], tolerance, probes)
         return None if tables is None else told(tables)

@@ -66,7 +66,7 @@ BLOCK_BYTES = 2**20
 """Points are made in blocks of this many bytes, when they are needed: new memory costs more to touch than to fill."""
 
 KEPT_BYTES = 2**14
-"""What no graph can repeat is computed once at each point of up to this many bytes."""
+"""Where a computation cannot be traced, its values are kept at points of up to this many bytes."""
 
 TOGETHER_SECONDS = 0.05
 """One call takes as many points as would take these seconds one by one, so that Ctrl-C and progress wait no longer."""

@@ -122,7 +122,7 @@ class Problem(ABC):
 
     @property
     def expensive(self) -> bool:
-        """Whether each value is known to take a run of Python code, which no graph repeats, of more than FEW_INPUTS."""
+        """Whether there are more than FEW_INPUTS coordinates, and each value is known to take a run of Python code."""
         return False
 
     def perturbed(self, draw: int) -> Problem:
