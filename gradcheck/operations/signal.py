@@ -32,7 +32,7 @@ from gradcheck.operations.shapes import (
 )
 from gradcheck.operations.sparse import SPARSE
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Distances, Formula, OpSpec
-from gradcheck.operations.special_sets import FLOAT32_OVERFLOW, IMAGINARY_OVERFLOW, REAL_BELOW_MINUS_1
+from gradcheck.operations.special_sets import FLOAT32_OVERFLOW, IMAGINARY_OVERFLOW, REAL_ABOVE_1, REAL_BELOW_MINUS_1
 from gradcheck.typing import Array
 
 _math = partial(operation, "math")
@@ -82,7 +82,7 @@ LOSES: dict[str, Callable[..., Array]] = {
     "xlog1py": lambda value, x, _: _lost_next_to_1(value, x),
 }
 """Rounding that only the complex kernels lose, by operation."""
-ON_CUTS = dict.fromkeys(("acos", "asin"), (REAL_BELOW_MINUS_1,))
+ON_CUTS = dict.fromkeys(("acos", "asin"), (REAL_BELOW_MINUS_1, REAL_ABOVE_1))
 """Special sets that only the complex forms have, by operation."""
 # Of several factors the second derivative is known to be wrong wherever they lie.
 STARTS = dict.fromkeys(("cumprod", "cumprod_over_axis"), ((1,), (1, 1), (1, 1, 1), (2, 1), (2,)))

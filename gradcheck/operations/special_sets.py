@@ -322,7 +322,13 @@ OVER_TWO_ROWS = SpecialSet("more than two rows and columns", _matrices(lambda x:
 SMALL_ENTRIES = SpecialSet("all entries up to 1e-2", _entries_below(1e-2))
 TINY_ENTRIES = SpecialSet("all entries up to 1e-4", _entries_below(1e-4))
 
-REAL_BELOW_MINUS_1 = SpecialSet("real number below -1", lambda x: np.any((x.imag == 0) & (x.real < -1)))
+REAL_BELOW_MINUS_1 = SpecialSet(
+    "real number below -1", lambda x: np.any((x.imag == 0) & ~np.signbit(x.imag) & (x.real < -1))
+)
+REAL_ABOVE_1 = SpecialSet(
+    "real number above 1, with -0 as imaginary part",
+    lambda x: np.any((x.imag == 0) & np.signbit(x.imag) & (x.real > 1)),
+)
 LARGE = SpecialSet("magnitude of 1e4 or more", lambda x: np.any(np.abs(x) >= 1e4))
 OVER_5000 = SpecialSet("magnitude over 5000", lambda x: np.any(np.abs(x) > 5000))
 FLOAT32_OVERFLOW = SpecialSet("exp overflows in float32", lambda x: np.any(np.abs(x) > 88))

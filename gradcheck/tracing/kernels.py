@@ -71,6 +71,8 @@ NORMWISE = DECOMPOSING.union(
 
 This is backward stability (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.5).
 """
+POLAR = frozenset(("Pow",))
+"""Kernels whose complex result is made of magnitude and angle: the smaller part is right to units of the larger one."""
 ONE_TRIANGLE = frozenset(("Cholesky",))
 """Kernels of self-adjoint matrices that read one triangle, and return a gradient for both."""
 BITWISE = frozenset(("Bitcast", "NextAfter", "DecodeRaw", "AsString"))

@@ -20,7 +20,8 @@ from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.tracing.hooks import FAST_EXECUTION, KERNEL, functions_run_eagerly, gradients_looked_up, patched
-from gradcheck.tracing.kernels import DECOMPOSING, EXACT, NORMWISE, OF_ROWS, SELECTING, STEPS
+from gradcheck.tracing.kernels import DECOMPOSING, EXACT, NORMWISE, OF_ROWS, POLAR, SELECTING, STEPS
+from gradcheck.typing import Array
 
 UNIT = 2 * ROUNDOFF["float64"]
 
@@ -29,22 +30,37 @@ PATTERNS, KEPT = 64, 1024
 """Number of random patterns of ups and downs per length; patterns of up to KEPT elements are cached."""
 
 
-def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> Any:
+def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0, *, polar: bool = False) -> Any:
     """Move each element of a tensor at random by one relative `unit` up or down; by default one in the last place.
 
-    Handles the values of IndexedSlices, too. Tensors that are not floating stay unchanged.
+    The parts of a complex number move by a unit of their own, or, if it is `polar`, of its magnitude. Zeros keep their
+    sign, which says on which side of a branch cut a number lies. Handles the values of IndexedSlices, too. Tensors that
+    are not floating stay unchanged.
     """
     if isinstance(value, tf.IndexedSlices):  # not known to tapes
-        return tf.IndexedSlices(perturbed(value.values, generator, unit), value.indices, value.dense_shape)
+        return tf.IndexedSlices(perturbed(value.values, generator, unit, polar=polar), value.indices, value.dense_shape)
     # tf.is_tensor is slow to reject None, and a second derivative is perturbed hundreds of times.
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
     unit = unit or _unit(value)
     last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
     with record.stop_recording():
-        factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
-        moved = tf.raw_ops.Mul(x=value, y=factors)
+        if value.dtype.is_complex and isinstance(value, ops.EagerTensor):
+            moved = _moved_in_plane(value.numpy(), unit, pattern, polar)
+        else:
+            factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
+            moved = tf.raw_ops.Mul(x=value, y=factors)
     return _as_rounding(value, moved)
+
+
+def _moved_in_plane(value: Array, unit: float, pattern: int, polar: bool) -> Any:
+    # A product with a factor would make +0 of the part -0, and add up both.
+    parts = np.stack([value.real, value.imag], axis=-1)
+    signs = 2.0 * np.random.default_rng(pattern).integers(0, 2, (*value.shape[-1:], 1 + polar)) - 1.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        by = unit * signs * (np.abs(value)[..., None] if polar else parts)
+        moved = np.where(parts == 0, parts, parts + by)
+    return tf.complex(*(tf.constant(moved[..., part], parts.dtype) for part in range(2)))
 
 
 def _as_rounding(value: Any, moved: Any) -> Any:
@@ -104,7 +120,7 @@ def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_ten
         elif name in DECOMPOSING:
             inside = _matrices_left_alone
         chosen = _none if name in SELECTING else outputs
-        return function and _perturbed_gradient(function, generator, inside, outputs=chosen)
+        return function and _perturbed_gradient(function, generator, inside, outputs=chosen, polar=name in POLAR)
 
     with _marked(seed), gradients_looked_up(looked_up):
         yield
@@ -128,7 +144,9 @@ def perturbed_operations(seed: int, unit: float = 0.0, choices: Sequence[Any] = 
             return before if _shapes(before) == _shapes(results) else results
         if name in EXACT:
             return results
-        return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
+        return tf.nest.map_structure(
+            lambda one: perturbed(one, generator, max(unit, _unit(one)), polar=name in POLAR), results
+        )
 
     with _following() as known, functions_run_eagerly(), _calls_changed(seed, rounded, known):
         yield
@@ -276,17 +294,20 @@ def _perturbed_gradient(
     inside: Callable[[], AbstractContextManager[None]],
     *,
     outputs: Callable[[Any], bool],
+    polar: bool,
 ) -> Callable[..., Any]:
+    moved = partial(perturbed, generator=generator, polar=polar)
+
     def gradient(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
         if op.outputs:  # the tape keeps no outputs that the gradient function does not read
-            other.outputs = [perturbed(output, generator) if outputs(output) else output for output in op.outputs]
-        moved = [perturbed(cotangent, generator) for cotangent in cotangents]
+            other.outputs = [moved(output) if outputs(output) else output for output in op.outputs]
+        given = list(map(moved, cotangents))
         with inside():
-            parts = function(other, *moved)
+            parts = function(other, *given)
         many = isinstance(parts, (list, tuple))
-        return [perturbed(part, generator) for part in parts] if many else perturbed(parts, generator)
+        return list(map(moved, parts)) if many else moved(parts)
 
     return gradient

@@ -130,6 +130,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("gather", "an index more than 256 times", ([1.0, 2.0],), {"indices": (0, 1) * 256}, False),
     ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 0) * N}, True),
     ("gather_nd", "an index more than 2048 times", (np.eye(2),), {"rows": (1, 1) * N, "columns": (0, 1) * N}, False),
+    ("complex_acos", "real number above 1, with -0 as imaginary part", (np.array([complex(2.0, -0.0)]),), {}, True),
+    ("complex_acos", "real number above 1, with -0 as imaginary part", (np.array([2.0 + 0j]),), {}, False),
     ("cumsum", "more than 256 elements along axis", (np.ones(257),), {}, True),
     ("cumsum", "more than 256 elements along axis", (np.ones((257, 256)),), {}, False),
     ("cumsum_over_axis", "more than 1024 elements along axis", (np.ones((1025, 1)),), {"axis": 0}, True),

@@ -46,6 +46,22 @@ def test_every_element_moves_by_a_unit_and_zeros_stay(dtype: tf.DType) -> None:
         assert not np.any(perturbed(0 * value, np.random.default_rng(0))), shape
 
 
+def test_a_zero_keeps_the_sign_that_says_on_which_side_of_a_cut_a_number_lies() -> None:
+    """TensorFlow's acos has a wrong derivative at 2 - 0j, and a right one at 2 + 0j."""
+    value = tf.constant([complex(2.0, -0.0), complex(-0.0, 2.0), complex(2.0, 0.0)], tf.complex128)
+    for seed in range(8):
+        moved = perturbed(value, np.random.default_rng(seed)).numpy()
+        np.testing.assert_array_equal(np.signbit(moved.imag), [True, False, False])
+        np.testing.assert_array_equal(np.signbit(moved.real), [False, True, False])
+
+
+def test_the_smaller_part_of_a_polar_number_moves_by_units_of_the_larger_one() -> None:
+    value, unit = tf.constant([complex(1e-12, 1.0)], tf.complex128), 1e-6
+    own, polar = (perturbed(value, np.random.default_rng(0), unit, polar=one) - value for one in (False, True))
+    assert 0.9e-18 < abs(own.numpy()[0].real) < 1.1e-18
+    assert 0.9e-6 < abs(polar.numpy()[0].real) < 1.1e-6
+
+
 @pytest.mark.parametrize("value", [tf.constant([1, 2]), tf.constant([True]), tf.constant("a"), None, 3.0])
 def test_what_is_not_floating_stays(value: object) -> None:
     assert perturbed(value, np.random.default_rng(0)) is value
