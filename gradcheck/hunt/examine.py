@@ -29,6 +29,7 @@ from gradcheck.hunt.nonsmooth import nonsmooth_nodes
 from gradcheck.hunt.trial import Trial
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.result import Kind, Reason, Verdict
+from gradcheck.typing import Array
 from gradcheck.verdict.failure import FAILURES, GradientMismatch
 
 
@@ -67,10 +68,12 @@ def examine(
     defects: Sequence[Defect] | None = None,
     mode: Mode = PLAIN,
     lower: bool = False,
+    weights: Array | None = None,
 ) -> Trial | None:
     """Checks a graph at one order in a mode, and counts the verdict as an example of `operation`.
 
-    With `lower`, also checks and counts the order below, which costs hardly anything more.
+    With `lower`, also checks and counts the order below, which costs hardly anything more. `weights` are the
+    coordinates of a cotangent; a random one, if None.
 
     Call it inside a Hypothesis test, whose search it steers towards larger errors, by log10(error / allowed). Raises a
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
@@ -83,7 +86,7 @@ def examine(
         return None
     now.begin(operation, order, mode)
     now.before(lambda: graph)
-    checked = trial.run(graph, (*range(1, order), order) if lower else (order,), mode=mode)
+    checked = trial.run(graph, (*range(1, order), order) if lower else (order,), weights=weights, mode=mode)
     ratio = checked.error_ratio(order)
     if 0 < ratio < math.inf:
         target(math.log10(ratio), label=f"log10(error / allowed) at order {order}")

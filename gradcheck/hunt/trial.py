@@ -15,12 +15,14 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.graph import Graph
 from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.long_sums import compare_sums
 from gradcheck.numerics.difference import EXCLUSION
 from gradcheck.operations.language import traced_anew
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict.measured_rounding import Neighbourhood, OwnRounding, ulp_rounding
-from gradcheck.verdict.summary import undecided
+from gradcheck.verdict.probe_pairs import SMALL
+from gradcheck.verdict.summary import summarise, undecided
 from gradcheck.verdict.tables import Comparison
 
 VALUES = 1e-4
@@ -94,7 +96,7 @@ def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Chec
         if agreement is not None:
             return problem, (agreement, ())
         _refuse_other_values(problem)
-        result, tables = check_order(problem, order)
+        result, tables = _in_sums(problem, order) or check_order(problem, order)
         if mode.number_type and result.verdict != Verdict.MISMATCH:
             return problem, (result, tables)
     except ModeUnavailableError as error:
@@ -111,6 +113,15 @@ def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Chec
         for finding in result.findings
     )
     return problem, (replace(result, findings=findings), tables)
+
+
+def _in_sums(problem: GraphProblem, order: int) -> Checked | None:
+    """The check of a gradient in a number type by the terms that it adds up; None for few, or if they do not decide."""
+    many = max(problem.point.size, problem.output.size) > SMALL
+    table = compare_sums(problem) if problem.mode.number_type and order == 1 and many and problem.smooth else None
+    if table is None:
+        return None
+    return summarise(1, [table], problem.sources, notes=("compared with the derivative in float64",)), [table]
 
 
 def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderResult | None:

@@ -135,7 +135,7 @@ MANY_ALONG_AXIS = tuple(
 ROW_FOR_MANY = SpecialSet(
     "a row for more than 1024", lambda x, y: y.ndim > 0 and y.shape[-1] > 1 and x.size > 1024 * y.size, (0, 1)
 )
-REPEATED_INDEX = (over_repeats(256), over_repeats(2048))
+REPEATED_INDEX = (over_repeats(256), over_repeats(1024))
 
 
 def _factors(x: Array, axis: Axes, exclusive: bool, reverse: bool) -> Array:

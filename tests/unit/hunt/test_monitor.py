@@ -66,7 +66,7 @@ def test_what_runs_is_on_disk_before_it_runs(own: Monitor, tmp_path: Path, monke
     seen: list[Any] = []
     own.listeners.append(ProcessRecorder(tmp_path / "a.json"))
 
-    def check(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Any:
+    def check(graph: Graph, orders: tuple[int, ...], *, weights: None, mode: Mode) -> Any:
         seen.append(read(tmp_path / "a.json"))
         raise KeyboardInterrupt
 
