@@ -41,6 +41,21 @@ def of_points(function: Oracle) -> Oracle:
     return oracle
 
 
+def of_one(oracle: Oracle) -> Oracle:
+    """A function of two sets of points, of one with itself."""
+    return lambda x: oracle(x, x)
+
+
+def logistic(x: Any) -> Any:
+    return 1 / (1 + exp(-x))
+
+
+def change_points(x: Any, y: Any) -> Any:
+    """A Matern kernel of 5/2 before 0.3, and a linear one behind it, with a steepness of 2."""
+    one, other = (logistic(2 * (at - mpf(0.3))) for at in (x, y))
+    return (1 - one) * (1 - other) * matern52(x, y) + one * other * x * y
+
+
 def laplace_cdf(loc: Any, scale: Any, x: Any) -> Any:
     z = (x - loc) / scale
     return mpf(1) / 2 - sign(z) * expm1(-abs(z)) / 2
@@ -106,8 +121,13 @@ def two_piece_student_t_cdf(df: Any, loc: Any, scale: Any, skewness: Any, x: Any
 
 
 ORACLES: dict[str, Oracle] = {
+    "gpflow_change_points": of_pairs(change_points),
+    "gpflow_change_points_of_one": of_one(of_pairs(change_points)),
     "gpflow_matern32": of_pairs(matern32),
+    "gpflow_matern32_of_one": of_one(of_pairs(matern32)),
     "gpflow_matern52": of_pairs(matern52),
+    "gpflow_matern52_of_one": of_one(of_pairs(matern52)),
+    "tfp_beta_cdf": elementwise(expected.beta_cdf),
     "tfp_beta_log_prob": elementwise(expected.beta_log_prob),
     "tfp_chi2_log_prob": elementwise(expected.chi2_log_prob),
     "tfp_continuous_bernoulli_log_prob": elementwise(expected.continuous_bernoulli_log_prob),
@@ -132,6 +152,8 @@ ORACLES: dict[str, Oracle] = {
     "tfp_laplace_cdf": elementwise(laplace_cdf),
     "tfp_laplace_log_cdf": elementwise(lambda *given: log(laplace_cdf(*given))),
     "tfp_laplace_survival_function": elementwise(laplace_survival),
+    "tfp_math_betainc": elementwise(expected.beta_cdf),
+    "tfp_sigmoid_beta_cdf": elementwise(lambda a, b, x: expected.beta_cdf(a, b, logistic(x))),
     "tfp_math_atan_difference": elementwise(lambda x, y: atan(x) - atan(y)),
     "tfp_math_bessel_ive": elementwise(lambda z: exp(-abs(z)) * besseli(2, z)),
     "tfp_math_lambertw": elementwise(lambda z: lambertw(z).real),

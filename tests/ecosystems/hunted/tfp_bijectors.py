@@ -1,7 +1,8 @@
 """TensorFlow Probability's bijectors: both directions and the logarithms of their determinants.
 
 A line has the bijector, the domain, that of the image, and those of the parameters. An image is handed on by
-`tf.identity`: of the tensor that a bijector has made, the inverse is the point itself, of which no tape knows.
+`tf.identity`: of the tensor that a bijector has made, the inverse is the point itself, of which no tape knows. Softfloor, which is
+made of pieces, is looked at within one of them.
 """
 
 import gradcheck
@@ -111,7 +112,7 @@ bijector("sigmoid_between", tfb.Sigmoid, NEAR, (-1.9, 1.9), {"low": (-3, -2), "h
 bijector("sinh", tfb.Sinh, NEAR, NEAR)
 bijector("sinh_arcsinh", tfb.SinhArcsinh, NEAR, NEAR, {"skewness": (-1, 1), "tailweight": (0.5, 2)})
 bijector("soft_clip", tfb.SoftClip, NEAR, (-1.9, 1.9), {"low": (-3, -2), "high": (2, 3), "hinge_softness": (0.2, 2)})
-bijector("softfloor", tfb.Softfloor, NEAR, NEAR, {"temperature": (0.2, 2)})
+bijector("softfloor", tfb.Softfloor, (0.6, 1.4), (0.1, 0.9), {"temperature": (0.2, 2)})
 bijector("softplus", tfb.Softplus, NEAR, POSITIVE, {"hinge_softness": (0.2, 2)})
 bijector("softsign", tfb.Softsign, NEAR, (-0.9, 0.9), curvature_jumps=0.0)
 bijector("square", tfb.Square, POSITIVE, POSITIVE)

@@ -62,6 +62,11 @@ def fair(probs, *_):
     return np.any(probs == 0.5)
 
 
+def whole(a, b, _):
+    """Whether a parameter of the incomplete beta function is a whole number."""
+    return np.any(a == np.round(a)) or np.any(b == np.round(b))
+
+
 def at_peak(low, high, peak, value):
     """The distance of the value from the peak of a triangle."""
     return np.abs(value - peak)
@@ -69,7 +74,8 @@ def at_peak(low, high, peak, value):
 
 distribution("bates", lambda low, high: tfd.Bates(3.0, low, high), {"low": (-3, -2), "high": (2, 3)}, {"log_prob cdf": (-1.9, 1.9)})
 distribution("bernoulli", tfd.Bernoulli, {"logits": NEAR}, {"log_prob": 1.0, "entropy mean variance": None})
-distribution("beta", tfd.Beta, {"a": SHAPE, "b": SHAPE}, {"log_prob cdf": UNIT, "entropy": None})
+distribution("beta", tfd.Beta, {"a": SHAPE, "b": SHAPE}, {"log_prob": UNIT, "entropy": None})
+distribution("beta", tfd.Beta, {"a": SHAPE, "b": SHAPE}, {"cdf": UNIT}, special={"a whole parameter": whole})
 distribution("beta_binomial", lambda a, b: tfd.BetaBinomial(5.0, a, b), {"a": SHAPE, "b": SHAPE}, {"log_prob": 2.0, "variance": None})
 distribution("binomial", lambda logits: tfd.Binomial(6.0, logits=logits), {"logits": NEAR}, {"log_prob cdf": 2.0})
 distribution("cauchy", tfd.Cauchy, LOC_SCALE, {"log_prob cdf log_cdf": NEAR, "quantile": UNIT, "entropy": None})
@@ -120,7 +126,7 @@ distribution("pert", lambda low, peak, high: tfd.PERT(low, peak, high), {"low": 
 distribution("poisson", tfd.Poisson, {"rate": SCALE}, {"log_prob cdf": 2.0})
 distribution("probit_bernoulli", tfd.ProbitBernoulli, {"probits": NEAR}, {"log_prob": 1.0})
 distribution("relaxed_bernoulli", tfd.RelaxedBernoulli, {"temperature": (0.5, 2), "logits": NEAR}, {"log_prob cdf": UNIT})
-distribution("sigmoid_beta", tfd.SigmoidBeta, {"a": SHAPE, "b": SHAPE}, {"log_prob cdf": NEAR})
+distribution("sigmoid_beta", tfd.SigmoidBeta, {"a": SHAPE, "b": SHAPE}, {"log_prob cdf": NEAR}, special={"a whole parameter": whole})
 distribution("sinh_arcsinh", tfd.SinhArcsinh, {**LOC_SCALE, "skewness": (-1, 1), "tailweight": (0.5, 2)}, {"log_prob cdf": NEAR})
 distribution("skellam", tfd.Skellam, {"rate1": SCALE, "rate2": SCALE}, {"log_prob": 1.0})
 distribution("student_t", tfd.StudentT, {"df": SHAPE, **LOC_SCALE}, {"log_prob cdf": NEAR}, special={"at loc": located_second})

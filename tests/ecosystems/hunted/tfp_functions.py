@@ -35,6 +35,11 @@ def size(x, threshold):
     return np.abs(np.abs(x) - threshold)
 
 
+def whole(a, b, _):
+    """Whether a parameter of the incomplete beta function is a whole number."""
+    return np.any(a == np.round(a)) or np.any(b == np.round(b))
+
+
 def definite(x):
     """A positive definite matrix."""
     return x @ tf.linalg.matrix_transpose(x) + tf.eye(x.shape[-1], dtype=x.dtype)
@@ -45,7 +50,7 @@ operation(name="tfp_math_bessel_iv_ratio", domain=POSITIVE)(lambda z: tfm.bessel
 operation(name="tfp_math_bessel_ive", domain=NEAR)(lambda z: tfm.bessel_ive(TWO, z))
 operation(name="tfp_math_bessel_ive_0", domain=NEAR)(lambda z: tfm.bessel_ive(np.float64(0), z))
 operation(name="tfp_math_bessel_kve", domain=POSITIVE)(lambda z: tfm.bessel_kve(TWO, z))
-operation(name="tfp_math_betainc", domain={"a": SHAPE, "b": SHAPE, "x": UNIT})(lambda a, b, x: tfm.betainc(a, b, x))
+operation(name="tfp_math_betainc", domain={"a": SHAPE, "b": SHAPE, "x": UNIT}, special={"a whole parameter": whole})(lambda a, b, x: tfm.betainc(a, b, x))
 operation(name="tfp_math_betaincinv", domain={"a": SCALE, "b": SCALE, "x": (0.1, 0.9)}, orders=(1,))(lambda a, b, x: tfm.betaincinv(a, b, x))
 operation(name="tfp_math_clip_by_value_preserve_gradient", domain=(-1, 1))(lambda x: tfm.clip_by_value_preserve_gradient(x, -1.0, 1.0))
 operation(name="tfp_math_dawsn", domain=(-6, 6))(lambda x: tfm.dawsn(x))
@@ -96,7 +101,8 @@ def coincident(x, y):
 
 def kernel(name, make, **declared):
     """Registers a kernel of two points, with amplitude 1.3 and length scale 0.8 where it has these."""
-    operation(name=f"tfp_kernel_{name}", shapes=PAIR, domain=(-2, 2), special={"coinciding points": lambda x, y: np.any(coincident(x, y) == 0)}, **declared)(lambda x, y: make().apply(x, y))
+    special = {"coinciding points": lambda x, y: np.any(coincident(x, y) == 0), "an equal coordinate": lambda x, y: np.any(x == y)}
+    operation(name=f"tfp_kernel_{name}", shapes=PAIR, domain=(-2, 2), special=special, **declared)(lambda x, y: make().apply(x, y))
 
 
 A, L = map(np.float64, (1.3, 0.8))
