@@ -21,7 +21,17 @@ from gradcheck.operations.declared_types import DTYPES, DeclaredTypes, dtype_nam
 from gradcheck.operations.distances import at, at_each
 from gradcheck.operations.domains import DOMAINS, Domain, interval_of
 from gradcheck.operations.registry import FAMILY, OperationError, Origin, Registration, register
-from gradcheck.operations.spec import MOST_ELEMENTS, SHAPES, Choice, Distances, Interval, OpSpec, attribute_literal
+from gradcheck.operations.spec import (
+    MOST_ELEMENTS,
+    SHAPES,
+    Choice,
+    Distances,
+    Interval,
+    OpSpec,
+    SpecialSet,
+    attribute_literal,
+)
+from gradcheck.operations.special_sets import of_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 DeclaredPoints = complex | Sequence[complex] | Mapping[Any, complex | Sequence[complex]] | Distances | None
@@ -57,6 +67,7 @@ def operation(
     kinks: DeclaredPoints = None,
     singular: DeclaredPoints = None,
     curvature_jumps: DeclaredPoints = None,
+    special: Mapping[str, Callable[..., object]] | None = None,
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
@@ -75,6 +86,7 @@ def operation(
     kinks: DeclaredPoints = None,
     singular: DeclaredPoints = None,
     curvature_jumps: DeclaredPoints = None,
+    special: Mapping[str, Callable[..., object]] | None = None,
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
@@ -93,7 +105,9 @@ def operation(
     `kinks` are the points at which it has no derivative, `singular` those at which that is infinite or the function
     jumps, `curvature_jumps` those without a second derivative: numbers for all arguments, or a dict of them by an
     argument's name or position, or a function of the arguments (NumPy arrays) that gives distances from them.
-    `attributes` are keywords with the literals they take, the simplest first.
+    `attributes` are keywords with the literals they take, the simplest first. `special` names sets of the arguments, to
+    which the record of a finding that you accept may be limited, each with a function of them that says whether they
+    lie in it, such as `{"equal elements": lambda x, y: np.any(x == y)}`.
 
     `dtype` is that of the arguments, or a dict by name or position, `result` that of the result, by default complex
     where an argument is: float64, complex128, or float32 and complex64 for what computes in nothing else: arguments are
@@ -136,6 +150,7 @@ def operation(
             kinks=given.distances("kinks", kinks, types),
             singular=given.distances("singular", singular, types),
             curvature_jumps=given.distances("curvature_jumps", curvature_jumps, types),
+            special=given.special_sets({} if special is None else special),
             orders=given.orders(orders),
             dtypes=types.of_graphs,
             result=types.result_of_graphs,
@@ -337,6 +352,20 @@ class Declaration:
         except (TypeError, ValueError):  # as of a ufunc of older NumPy: it takes arrays, and no attributes
             known = set()
         return lambda *values, **attributes: given(*values, **{name: attributes[name] for name in known})
+
+    def special_sets(self, given: Any) -> tuple[SpecialSet, ...]:
+        """The named sets of all its arguments."""
+        expected = "a dict of functions of the arguments by name, such as {'negative': lambda x: np.any(x < 0)}"
+        if not isinstance(given, Mapping):
+            raise self.refused("special", given, expected)
+        for name, holds in given.items():
+            try:
+                inspect.signature(holds).bind(*range(self.arity))
+            except (TypeError, ValueError):
+                raise self.refused(f"special[{name!r}]", holds, f"{expected}; it takes {self.arity}") from None
+            if not (isinstance(name, str) and name) or of_argument(name) is not None:
+                raise self.refused("special", dict(given), f"{expected}; {name!r} is no name, or that of another set")
+        return tuple(SpecialSet(name, holds, tuple(range(self.arity))) for name, holds in given.items())
 
     def orders(self, given: Any) -> tuple[int, ...]:
         """The orders of derivatives that it has."""

@@ -72,7 +72,7 @@ def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
 
 def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
     """Otherwise, a test that is skipped where a package or a program is missing would never run in CI."""
-    script = "".join((ROOT / ".ci" / name).read_text() for name in ("run-extras", "probability"))
+    script = "".join((ROOT / ".ci" / name).read_text() for name in ("run-extras", "ecosystems"))
     run = [ROOT / path for path in re.findall(r"\btests/[\w/.]+", script)]
     assert run
     assert all(path.exists() for path in run)
@@ -83,11 +83,11 @@ def test_what_an_installation_may_lack_runs_in_a_job_that_installs_it() -> None:
     ci, weekly = ((ROOT / ".github" / "workflows" / f"{name}.yml").read_text() for name in ("ci", "weekly"))
     assert "- run: .ci/install-extras\n      - run: .ci/run-extras\n" in ci
     assert "- run: .ci/install stable benchmark\n      - run: .ci/exhaustive " in weekly
-    assert "- run: .ci/install stable\n      - run: .ci/probability\n" in weekly  # where tests/probability is collected
+    assert "- run: .ci/install stable\n      - run: .ci/ecosystems\n" in weekly  # where tests/ecosystems is collected
 
 
 STEP, JOB = re.compile(r"^ {6}- ", re.MULTILINE), re.compile(r"^ {2}(?=[\w-]+:$)", re.MULTILINE)
-HUNTS = re.compile(r"run: \.ci/(run|nightly|weekly|exhaustive)( |$)", re.MULTILINE)
+HUNTS = re.compile(r"run: \.ci/(run|nightly|weekly|exhaustive|ecosystems)( |$)", re.MULTILINE)
 ANYWAY = re.compile(r"if: (always\(\)|failure\(\)|\$\{\{ !cancelled\(\) \}\})$", re.MULTILINE)
 
 
@@ -105,7 +105,7 @@ def jobs_that_hunt() -> list[list[str]]:
 def test_what_a_job_has_found_ends_neither_its_other_steps_nor_goes_with_the_log() -> None:
     """A script that hunts fails when it finds something, and GitHub skips the steps after one that fails."""
     jobs = jobs_that_hunt()
-    assert len(jobs) == 5
+    assert len(jobs) == 6
     for _, *after in jobs:
         assert [step for step in after if not ANYWAY.search(step)] == []
         assert any("uses: actions/upload-artifact@" in step and "path: " in step for step in after)

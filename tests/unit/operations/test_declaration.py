@@ -12,6 +12,7 @@ from gradcheck.strategies.graphs import signatures, starts
 
 import gradcheck
 from gradcheck.autodiff.mode import Mode
+from gradcheck.defects.region import Region, narrowest
 from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.evaluation import over_points, single
 from gradcheck.hunt.graph_json import from_json, to_json
@@ -86,6 +87,16 @@ def test_numbers_are_distances_from_points() -> None:
     assert spec.singular is not None
     assert spec.singular(x).tolist() == [[0.5, 5.0]]
     assert spec.curvature_jumps is not None
+
+
+def test_a_set_of_the_arguments_limits_what_a_record_leaves_out() -> None:
+    made(own_product, attributes={"scale": (1.0, 2.0)}, special={"equal elements": lambda x, y: np.any(x == y)})
+    region = Region("own_product", (1,), "equal elements")
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 2.0])
+    assert region.contains("own_product", {"scale": 1.0}, [x, y], 1)
+    assert not region.contains("own_product", {"scale": 1.0}, [x, x + 1], 1)
+    assert narrowest("own_product", {"scale": 1.0}, [x, y], 1).set_name == "equal elements"
+    assert narrowest("own_product", {"scale": 1.0}, [x, x + 1], 1).set_name == "one in argument 0"
 
 
 def test_a_layer_with_fixed_weights_in_float32() -> None:
@@ -186,6 +197,10 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"shapes": [((2,), (3,))]}, r"one shape for each.*; it takes 1"),
     ({"shapes": [(100,)]}, r"at most 64 elements"),
     ({"kinks": "zero"}, r"kinks was 'zero'; expected numbers, such as"),
+    ({"special": {"large"}}, r"special was {'large'}; expected a dict of functions of the arguments by name"),
+    ({"special": {"large": 3}}, r"special\['large'\] was 3; expected .*; it takes 1"),
+    ({"special": {"large": lambda x, y: x > y}}, r"special\['large'\] was <function .*; it takes 1"),
+    ({"special": {"zero in argument 0": lambda x: True}}, r"'zero in argument 0' is no name, or that of another set"),
     ({"orders": 3}, r"orders was 3; expected \(1, 2\)"),
     ({"dtype": "int32"}, r"dtype was 'int32'; expected 'float64', 'complex128', or 'float32' and 'complex64'"),
     ({"dtype": complex}, r"dtype was <class 'complex'>; expected 'float64'"),

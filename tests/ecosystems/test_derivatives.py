@@ -13,8 +13,8 @@ import pytest
 from gradcheck.check import result_of
 from gradcheck.options import Options
 from gradcheck.result import Finding, Kind, Verdict
-from tests.probability.cases import CASES, Inputs, plain
-from tests.probability.expected import RAISES, UNDECIDED, WRONG, Wrong
+from tests.ecosystems.cases import CASES, Inputs, plain
+from tests.ecosystems.expected import RAISES, UNDECIDED, WRONG, Wrong
 
 pytestmark = pytest.mark.exhaustive
 
