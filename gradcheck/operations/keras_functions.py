@@ -63,13 +63,13 @@ def affine_image(y: tf.Tensor) -> tf.Tensor:
 
 def affine_image_of_points(y: tf.Tensor) -> tf.Tensor:
     """The pixels around each place, each with a share that falls with its distance along rows and columns."""
-    matrix = (tf.constant([1.0, 0.0, 0.25, 0.0, 1.0, 0.25], tf.float64) + 0.05 * tf.sin(y))[..., tf.newaxis, tf.newaxis]
+    matrix = tf.constant([1.0, 0.0, 0.25, 0.0, 1.0, 0.25], tf.float64) + 0.05 * tf.sin(y)
+    a, b, c, d, e, f = (part[..., tf.newaxis, tf.newaxis] for part in tf.unstack(matrix, axis=-1))
     rows, columns = tf.constant([[0.0], [1.0]], tf.float64), tf.constant([[0.0, 1.0]], tf.float64)
-    across = matrix[:, 0] * columns + matrix[:, 1] * rows + matrix[:, 2]
-    down = matrix[:, 3] * columns + matrix[:, 4] * rows + matrix[:, 5]
+    across, down = a * columns + b * rows + c, d * columns + e * rows + f
     pixels = tf.range(3, dtype=tf.float64)
     shares = (tf.nn.relu(1.0 - tf.abs(places[..., tf.newaxis] - pixels)) for places in (down, across))
-    return tf.einsum("pabr,pabc,rc->pab", *shares, spread(3, 3))
+    return tf.einsum("...abr,...abc,rc->...ab", *shares, spread(3, 3))
 
 
 _activated = partial(

@@ -18,7 +18,13 @@ from gradcheck.operations.distances import at, between, norms, ties_of_largest
 from gradcheck.operations.language import along_axis, behind_points, operation, reduces_points, tf
 from gradcheck.operations.shapes import alike, at_least, axes, reduced, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Interval
-from gradcheck.operations.special_sets import CERTAIN_OF_LABEL, NULL_VECTOR, ONE_CLASS, SECOND_NULL_VECTOR
+from gradcheck.operations.special_sets import (
+    CERTAIN_OF_LABEL,
+    NULL_VECTOR,
+    ONE_CLASS,
+    SECOND_NULL_VECTOR,
+    UNEQUAL_WEIGHTS,
+)
 from gradcheck.typing import Array
 
 EPSILON = 1e-7
@@ -441,6 +447,7 @@ KERAS_PROBABILITIES = (
         SHARE,
         batching=reduces_points,
         reference=tversky_of_points,
+        special=(UNEQUAL_WEIGHTS,),
         alpha=(0.5, 0.25),
         beta=(0.5, 1.0),
         axis=reduced,

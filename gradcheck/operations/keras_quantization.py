@@ -64,13 +64,12 @@ def table_weights(x: tf.Tensor, tied: bool) -> tf.Tensor:
 def _straight(name: str, source: Formula, weights: Formula, **fields: Any) -> OpSpec:
     """A layer whose gradient is that of the product with these weights."""
     reference: Formula = lambda x, **ways: source(x[0], **ways) + tf.matmul(x - x[:1], weights(x[0], **ways))
-    return _layer(name, source, reference=reference, **fields)
+    return _layer("quantization", name, source, reference=reference, **fields)
 
 
 # A layer keeps its variables, which no other mode than eager execution takes from outside.
 _layer = partial(
     operation,
-    "quantization",
     looped=True,
     shapes=at_least(1, 1),
     starts=((1, 2), (2, 2), (1, 3), (2, 1)),
@@ -88,7 +87,8 @@ KERAS_QUANTIZATION = (
         lambda x: quantized(tf.keras.layers.EinsumDense, x, "int8", equation="ab,cb->ac", output_shape=2),
         lambda x: einsum_weights(x, "int8"),
     ),
-    _layer("keras_int4_dense", lambda x: quantized(tf.keras.layers.Dense, x, "int4", units=2)),
+    # Weights alone are quantized: nothing is rounded that has a derivative.
+    _layer("nn", "keras_int4_dense", lambda x: quantized(tf.keras.layers.Dense, x, "int4", units=2)),
     _straight(
         "keras_int8_reversible_embedding",
         lambda x, *, tied: quantized(
@@ -103,11 +103,10 @@ KERAS_QUANTIZATION = (
         table_weights,
         tied=(True, False),
     ),
-    # Of the gradient that arrives it keeps three digits of a binary number, so that it is compared at order 1 alone.
+    # Traced, it keeps three binary digits of the gradient that arrives, which no difference tells.
     _straight(
         "keras_float8_dense",
         lambda x: quantized(tf.keras.layers.Dense, x, "float8", units=2),
         lambda x: spread(x.shape[-1], 2),
-        orders=(1,),
     ),
 )

@@ -353,6 +353,7 @@ def _several_in_support(x: Array) -> bool:
     return x.shape[-1] > 1 and bool(np.any(ordered[..., 0] - ordered[..., 1] < 1.0))
 
 
+UNEQUAL_WEIGHTS = SpecialSet("unequal weights", lambda _, *, alpha, beta: alpha != beta)
 SEVERAL_IN_SUPPORT = SpecialSet("several elements in the support", _several_in_support)
 EQUAL_PAIR = SpecialSet("equal arguments", lambda x, y: np.any(x - y == 0), (0, 1))
 UNEQUAL_PAIR = SpecialSet("unequal arguments", lambda x, y: np.any(x - y != 0), (0, 1))

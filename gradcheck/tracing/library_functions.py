@@ -194,6 +194,10 @@ def _bounded_relu(x: Any, negative_slope: float, max_value: Any, threshold: floa
     return _is(x, slope=0.25, threshold=0.0) if bounded else None
 
 
+def _of_last_axis(x: Any, axis: Any) -> OperationCall | None:
+    return _is(x) if _axis(axis) in (-1, np.ndim(value(x)) - 1) else None
+
+
 def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCall | None:
     labels = _numbers(y_true)
     if ref_labels is not None or not labels:
@@ -339,6 +343,14 @@ FORMS = (
         ("y_pred",),
     ),
     LibraryForm("keras_adaptive_max_pool3d", "keras.ops.adaptive_max_pool", _volume_pooled, ("inputs",)),
+    LibraryForm("keras_add", "keras.ops.add", lambda x1, x2: _is(x1, x2), ("x2",)),
+    LibraryForm("keras_sparsemax", "keras.ops.sparsemax", _of_last_axis, ("x",)),
+    LibraryForm(
+        "keras_tversky",
+        "keras.losses.tversky",
+        lambda y_true, y_pred, alpha, beta: _is(y_pred, y_true, alpha=alpha, beta=beta),
+        ("y_true", "y_pred"),
+    ),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),
