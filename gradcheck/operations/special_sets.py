@@ -348,9 +348,9 @@ COLUMN_AS_ROW = SpecialSet("a column that fits as a row", _column_as_row, (0, 1)
 
 
 def _several_in_support(x: Array) -> bool:
-    """Whether several elements of a row are above the threshold of its projection onto the simplex."""
+    """Whether several elements of a row are above the threshold of its projection onto the simplex, or about to be."""
     ordered = np.sort(x, axis=-1)[..., ::-1]
-    return x.shape[-1] > 1 and bool(np.any(ordered[..., 0] - ordered[..., 1] < 1.0))
+    return x.shape[-1] > 1 and bool(np.any(ordered[..., 0] - ordered[..., 1] <= 1.0))
 
 
 UNEQUAL_WEIGHTS = SpecialSet("unequal weights", lambda _, *, alpha, beta: alpha != beta)

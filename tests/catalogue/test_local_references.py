@@ -114,13 +114,13 @@ def probabilities(x: Array, how: str) -> Array:
 
 
 def binary_loss(x: Array, label: float, how: str) -> Array:
-    share, labels = np.clip(probabilities(x, how), 1e-7, 1 - 1e-7), label * waves(*x.shape) ** 2
+    share, labels = probabilities(x, how), label * waves(*x.shape) ** 2
     return np.asarray(-np.mean(labels * np.log(share) + (1 - labels) * np.log(1 - share), axis=-1))
 
 
 def loss_of_classes(x: Array, label: float, how: str) -> Array:
     share, labels = probabilities(x, how), probabilities(label * waves(*x.shape), "softmax")
-    share = np.clip(share / share.sum(-1, keepdims=True), 1e-7, 1 - 1e-7)
+    share = share / share.sum(-1, keepdims=True)
     return np.asarray(-np.sum(labels * np.log(share), axis=-1))
 
 
