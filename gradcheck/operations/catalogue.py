@@ -70,9 +70,10 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(keras_ops.KERAS_LINALG, keras_ops.KERAS_SEQUENCES),
     *(keras_nn.KERAS_NN, keras_images.KERAS_SIGNAL, keras_nn.KERAS_LAYERS),
     *(keras_images.KERAS_SPECTROGRAMS, keras_nn.KERAS_UP_SAMPLING),
-    *(keras_images.KERAS_IMAGES, keras_functions.KERAS_FUNCTIONS, keras_quantization.KERAS_QUANTIZATION),
+    keras_images.KERAS_IMAGES,
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
     tensorflow_1.TENSORFLOW_1,
+    *(keras_functions.KERAS_FUNCTIONS, keras_quantization.KERAS_QUANTIZATION),
 )
 
 
