@@ -195,7 +195,8 @@ def _bounded_relu(x: Any, negative_slope: float, max_value: Any, threshold: floa
 
 
 def _of_last_axis(x: Any, axis: Any) -> OperationCall | None:
-    return _is(x) if _axis(axis) in (-1, np.ndim(value(x)) - 1) else None
+    known = value(x)
+    return _is(x) if _axis(axis) == -1 or (known is not None and _axis(axis) == known.ndim - 1) else None
 
 
 def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCall | None:
