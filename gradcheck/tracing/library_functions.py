@@ -196,8 +196,8 @@ def _bounded_relu(x: Any, negative_slope: float, max_value: Any, threshold: floa
 
 def _of_column(x1: Any, x2: Any) -> OperationCall | None:
     """Nothing that is long along its last axis, as the bias of nearly every layer is."""
-    shape = getattr(x2, "shape", ())
-    column = len(shape) > 1 and shape[-1] == 1 and sum(size != 1 for size in shape) == 1
+    shape: Sequence[Any] = getattr(x2, "shape", ())
+    column = len(shape) > 1 and shape[-1] == 1 and [*shape].count(1) == len(shape) - 1
     return _is(x1, x2) if column else None
 
 
