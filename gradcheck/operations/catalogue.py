@@ -15,10 +15,12 @@ from gradcheck.operations import (
     gather_scatter,
     image_operations,
     images,
+    keras_functions,
     keras_images,
     keras_losses,
     keras_nn,
     keras_ops,
+    keras_quantization,
     linalg,
     linear_operators,
     nn,
@@ -72,6 +74,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     keras_images.KERAS_IMAGES,
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
     tensorflow_1.TENSORFLOW_1,
+    *(keras_functions.KERAS_FUNCTIONS, keras_quantization.KERAS_QUANTIZATION),
 )
 
 

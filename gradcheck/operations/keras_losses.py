@@ -15,10 +15,16 @@ import numpy as np
 from gradcheck.autodiff.mode import MODES
 from gradcheck.graph import Shape
 from gradcheck.operations.distances import at, between, norms, ties_of_largest
-from gradcheck.operations.language import along_axis, operation, reduces_points, tf
+from gradcheck.operations.language import along_axis, behind_points, operation, reduces_points, tf
 from gradcheck.operations.shapes import alike, at_least, axes, reduced, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices, Interval
-from gradcheck.operations.special_sets import CERTAIN_OF_LABEL, NULL_VECTOR, ONE_CLASS, SECOND_NULL_VECTOR
+from gradcheck.operations.special_sets import (
+    CERTAIN_OF_LABEL,
+    NULL_VECTOR,
+    ONE_CLASS,
+    SECOND_NULL_VECTOR,
+    UNEQUAL_WEIGHTS,
+)
 from gradcheck.typing import Array
 
 EPSILON = 1e-7
@@ -248,6 +254,19 @@ def _either(shape: Shape, *_others: Shape) -> tuple[int, ...]:
     return (-1, 0)
 
 
+def tversky_of_points(
+    x: tf.Tensor, y: tf.Tensor, *, alpha: float, beta: float, axis: int | tuple[int, ...] | None
+) -> tf.Tensor:
+    """The loss as it is documented, less what Keras' own differs from it at the unperturbed point.
+
+    Alpha weighs what is said to be and is not, beta what is not said to be and is (Salehi, Erdogmus and Gholipour,
+    "Tversky loss function for image segmentation", 2017, equation 3)."""
+    over = behind_points(axis, x)
+    both, too_much, too_little = (tf.reduce_sum(part, over) for part in (x * y, x * (1.0 - y), (1.0 - x) * y))
+    loss = 1.0 - both / (both + alpha * too_much + beta * too_little + 1e-7)
+    return tf.keras.losses.tversky(y[0], x[0], alpha=alpha, beta=beta, axis=axis) + loss - loss[:1]
+
+
 _distribution = partial(_classes, others=alike, batching=along_axis, axis=_either)
 
 KERAS_PROBABILITIES = (
@@ -427,6 +446,8 @@ KERAS_PROBABILITIES = (
         PROBABILITY,
         SHARE,
         batching=reduces_points,
+        reference=tversky_of_points,
+        special=(UNEQUAL_WEIGHTS,),
         alpha=(0.5, 0.25),
         beta=(0.5, 1.0),
         axis=reduced,

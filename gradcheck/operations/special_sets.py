@@ -339,6 +339,28 @@ IMAGINARY_OVERFLOW = SpecialSet("exp of the imaginary part overflows", lambda x:
 CERTAIN_OF_LABEL = SpecialSet(
     "probability of the label rounds to 1", lambda x, *, label: np.any(x * (1.0 if label else -1.0) > 36)
 )
+
+
+def _column_as_row(x: Array, y: Array) -> bool:
+    """Whether y has several elements along one axis only, and is as long as the last or the second axis of x, which is
+    not the axis that it belongs to by the rules of broadcasting."""
+    long = [place for place, size in enumerate(y.shape, x.ndim - y.ndim) if size > 1]
+    if len(long) != 1 or x.ndim < 2 or y.size not in (x.shape[1], x.shape[-1]):
+        return False
+    return long[0] != (x.ndim - 1 if x.shape[-1] == y.size else 1)
+
+
+COLUMN_AS_ROW = SpecialSet("a column that fits as a row", _column_as_row, (0, 1))
+
+
+def _several_in_support(x: Array) -> bool:
+    """Whether several elements of a row are above the threshold of its projection onto the simplex, or about to be."""
+    ordered = np.sort(x, axis=-1)[..., ::-1]
+    return x.shape[-1] > 1 and bool(np.any(ordered[..., 0] - ordered[..., 1] <= 1.0))
+
+
+UNEQUAL_WEIGHTS = SpecialSet("unequal weights", lambda _, *, alpha, beta: alpha != beta)
+SEVERAL_IN_SUPPORT = SpecialSet("several elements in the support", _several_in_support)
 EQUAL_PAIR = SpecialSet("equal arguments", lambda x, y: np.any(x - y == 0), (0, 1))
 UNEQUAL_PAIR = SpecialSet("unequal arguments", lambda x, y: np.any(x - y != 0), (0, 1))
 EQUAL_MAGNITUDES = SpecialSet(

@@ -194,6 +194,18 @@ def _bounded_relu(x: Any, negative_slope: float, max_value: Any, threshold: floa
     return _is(x, slope=0.25, threshold=0.0) if bounded else None
 
 
+def _of_column(x1: Any, x2: Any) -> OperationCall | None:
+    """Nothing that is long along its last axis, as the bias of nearly every layer is."""
+    shape: Sequence[Any] = getattr(x2, "shape", ())
+    column = len(shape) > 1 and shape[-1] == 1 and [*shape].count(1) == len(shape) - 1
+    return _is(x1, x2) if column else None
+
+
+def _of_last_axis(x: Any, axis: Any) -> OperationCall | None:
+    known = value(x)
+    return _is(x) if _axis(axis) == -1 or (known is not None and _axis(axis) == known.ndim - 1) else None
+
+
 def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCall | None:
     labels = _numbers(y_true)
     if ref_labels is not None or not labels:
@@ -339,6 +351,14 @@ FORMS = (
         ("y_pred",),
     ),
     LibraryForm("keras_adaptive_max_pool3d", "keras.ops.adaptive_max_pool", _volume_pooled, ("inputs",)),
+    LibraryForm("keras_add", "keras.ops.add", _of_column, ("x2",)),
+    LibraryForm("keras_sparsemax", "keras.ops.sparsemax", _of_last_axis, ("x",)),
+    LibraryForm(
+        "keras_tversky",
+        "keras.losses.tversky",
+        lambda y_true, y_pred, alpha, beta: _is(y_pred, y_true, alpha=alpha, beta=beta),
+        ("y_true", "y_pred"),
+    ),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),

@@ -1,4 +1,4 @@
-"""The public surface of TensorFlow: which callables the catalogue reaches, and why it does not reach the others.
+"""The public surface of TensorFlow and Keras: which callables the catalogue reaches, and why it lacks the others.
 
 The table beside this file has one row a callable that no operation of the catalogue names, of TensorFlow 2.18 to 2.21.
 """
@@ -27,7 +27,7 @@ class Namespace:
     classes: bool = False
 
 
-NAMESPACES = (
+OF_TENSORFLOW = (
     Namespace("tf.nn"),
     Namespace("tf.nn.experimental"),
     Namespace("tf.math"),
@@ -50,7 +50,7 @@ NAMESPACES = (
     Namespace("tf.keras.activations"),
     Namespace("tf.keras.losses", classes=True),
     Namespace("tf.keras.layers", classes=True),
-    Namespace("tf.keras.metrics"),
+    Namespace("tf.keras.metrics", classes=True),
     Namespace("tf.keras.quantizers", classes=True),
     Namespace("tf.keras.random"),
     Namespace("tf.keras.regularizers", classes=True),
@@ -59,6 +59,13 @@ NAMESPACES = (
     Namespace("tf.experimental.numpy.random"),
     Namespace("tf.dtypes"),
 )
+OF_KERAS = tuple(
+    Namespace(space.name.removeprefix("tf."), space.classes)
+    for space in OF_TENSORFLOW
+    if space.name.startswith("tf.keras")
+)
+"""Keras itself, which may have names that TensorFlow's does not pass on."""
+NAMESPACES = OF_TENSORFLOW + OF_KERAS
 """A function that has several names is known by that in the first of these."""
 
 NOT_WALKED = {
@@ -86,6 +93,7 @@ NOT_WALKED = {
         ),
         "of Keras 2, deprecated": ("tf.keras.backend", "tf.keras.legacy"),
         "files, models, arrays of NumPy, and boxes of images, which are not written yet": ("tf.keras.utils",),
+        "files of models, and everything once more": ("keras.saving", "keras.src"),
     }.items()
     for name in names
 }
@@ -109,7 +117,7 @@ class SurfaceRow:
     """A row: the callable, why no operation names it, the reason, and an expression that shows it, or nothing.
 
     Of another form the reason is the operation that it is a form of, and behind commas what else it is made of. The
-    expression is one of `tf`, `np` and the tensors `vector`, `matrix` and `image`.
+    expression is one of `tf`, `np`, `keras` and the tensors `vector`, `matrix` and `image`.
     """
 
     name: str
@@ -144,32 +152,39 @@ def lines() -> Mapping[str, SurfaceRow]:
 
 
 def resolved(name: str) -> Any:
-    """What a dotted name that begins with `tf` stands for; AttributeError where the release does not have it."""
-    value: Any = import_module("tensorflow")
-    for part in name.split(".")[1:]:
+    """What a dotted name that begins with `tf` or `keras` stands for; AttributeError where the release has none."""
+    root, *parts = name.split(".")
+    value: Any = import_module({"tf": "tensorflow"}.get(root, root))
+    for part in parts:
         value = getattr(value, part)
     return value
 
 
 def met(namespaces: Iterable[Namespace] = NAMESPACES) -> set[str]:
-    """The public modules that stand in one that is walked, or on the way to one.
+    """The public modules that stand in one that is walked, or on the way to one; Keras' own where TensorFlow has none.
 
     >>> "tf.keras.ops.image" in met()
     True
     """
     paths = [space.name.split(".") for space in namespaces]
     ways = {".".join(path[:length]) for path in paths for length in range(1, 1 + len(path))}
-    return {
+    found = {
         f"{way}.{name}"
         for way in ways
         for name in dir(resolved(way))
         if not name.startswith("_") and isinstance(getattr(resolved(way), name), ModuleType)
     }
+    return {name for name in found if f"tf.{name}" not in found}
 
 
 @cache
 def walk() -> Walk:
     """The public callables of the namespaces in the installed release."""
+    return walked()
+
+
+def walked() -> Walk:
+    """The public callables of the namespaces as they are now."""
     names: dict[str, Any] = {}
     aliases: dict[str, str] = {}
     classes: list[str] = []

@@ -54,6 +54,13 @@ UNSEEN = {
         ("recurrence_of_tensorflow_1", "cond_in_loop_of_tensorflow_1", "batch_norm_with_global_normalization"), OLD
     ),
     **dict.fromkeys(("tensor_array", "tensor_array_gather", "tensor_array_concat", "tensor_array_in_loop"), OLD),
+    "keras_affine_transform_of_matrix": WITHOUT,
+    "keras_float8_dense": "its gradient raises, whatever it is given",
+    "keras_int8_reversible_embedding": "a layer whose weights are quantized, which its call does not tell",
+    **dict.fromkeys(
+        ("keras_binary_crossentropy_of_activation", "keras_categorical_crossentropy_of_activation"),
+        "what Keras keeps beside probabilities, of which no region speaks",
+    ),
     "keras_scale_and_translate": "where samples lie, of which no special set speaks",
     "keras_stft_spectrogram_of_angles": "frames of four steps, the region's: a layer may have longer ones",
     "py_function_of_rows": "what the Python function takes and gives, which no kernel's inputs tell",

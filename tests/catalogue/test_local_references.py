@@ -56,6 +56,21 @@ def clip_to_range(x: Array, _: Array, signed: bool, **_ways: Any) -> Array:
     return np.clip(x, -1.0 * signed, 1.0)
 
 
+def whole(weights: Array, axis: int) -> Array:
+    """Weights as whole numbers up to 127 over a scale of each column or row."""
+    step = (np.abs(weights).max(axis, keepdims=True) + 1e-7) / 127
+    return np.round(weights / step) * step
+
+
+def waves(*sizes: int) -> Array:
+    return np.sin(1.0 + np.arange(np.prod(sizes))).reshape(sizes)
+
+
+def by_table(x: Array, _: Array, tied: bool) -> Array:
+    table = whole(waves(4, x.shape[-1]), 1).T if tied else whole(waves(x.shape[-1], 4), 0)
+    return np.asarray(x @ table)
+
+
 # What the gradient differentiates, given the arguments and those at the unperturbed point; and half a step.
 MEANT: dict[str, tuple[Callable[..., Array], float]] = {
     "fake_quant_with_min_max_args": (clip_to_way, 0.375),
@@ -69,7 +84,54 @@ MEANT: dict[str, tuple[Callable[..., Array], float]] = {
     "quantize_and_dequantize_v3_of_own_range": (passed_through, 1 / 254),
     "grad_pass_through": (lambda x, _: x, 0.5),
     "quantize_and_dequantize_v4": (clip_to_range, 1 / 127),
+    "keras_int8_dense": (lambda x, _: x @ whole(waves(x.shape[-1], 2), 0) + waves(2), 0.02),
+    "keras_int8_einsum_dense": (lambda x, _: x @ whole(waves(2, x.shape[-1]), 1).T, 0.02),
+    "keras_int8_reversible_embedding": (by_table, 0.02),
+    "keras_float8_dense": (lambda x, _: x @ waves(x.shape[-1], 2) + waves(2), 0.5),
 }
+
+
+def projected(x: Array) -> Array:
+    """The nearest point of the simplex: less a threshold, which is found by bisection."""
+    low, high = x.min(-1, keepdims=True) - 1.0, x.max(-1, keepdims=True)
+    for _ in range(100):
+        middle = (low + high) / 2
+        more = np.maximum(x - middle, 0.0).sum(-1, keepdims=True) > 1.0
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.maximum(x - low, 0.0)
+
+
+def tversky(x: Array, y: Array, alpha: float, beta: float, axis: Any) -> Array:
+    both, too_much, too_little = (np.sum(part, axis) for part in (x * y, x * (1 - y), (1 - x) * y))
+    return np.asarray(1 - both / (both + alpha * too_much + beta * too_little + 1e-7))
+
+
+def probabilities(x: Array, how: str) -> Array:
+    exponentials = np.exp(x)
+    if how == "sigmoid":
+        return np.asarray(exponentials / (1 + exponentials))
+    return np.asarray(exponentials / exponentials.sum(-1 if how == "softmax" else 0, keepdims=True))
+
+
+def binary_loss(x: Array, label: float, how: str) -> Array:
+    share, labels = probabilities(x, how), label * waves(*x.shape) ** 2
+    return np.asarray(-np.mean(labels * np.log(share) + (1 - labels) * np.log(1 - share), axis=-1))
+
+
+def loss_of_classes(x: Array, label: float, how: str) -> Array:
+    share, labels = probabilities(x, how), probabilities(label * waves(*x.shape), "softmax")
+    share = share / share.sum(-1, keepdims=True)
+    return np.asarray(-np.sum(labels * np.log(share), axis=-1))
+
+
+DOCUMENTED: dict[str, Callable[..., Array]] = {
+    "keras_add": lambda x, y: x + y,
+    "keras_binary_crossentropy_of_activation": binary_loss,
+    "keras_categorical_crossentropy_of_activation": loss_of_classes,
+    "keras_sparsemax": projected,
+    "keras_tversky": tversky,
+}
+"""What Keras documents, and its values are not everywhere."""
 
 
 def gamma(z: Any, shape: Any) -> Any:
@@ -98,7 +160,7 @@ def test_every_local_reference_is_tested(family: str, names: set[str]) -> None:
 
 
 def test_row_0_is_the_operation(sampler: Any, subtests: pytest.Subtests) -> None:
-    for name in sorted({**MEANT, **DISTRIBUTIONS}):
+    for name in sorted({**MEANT, **DISTRIBUTIONS, **DOCUMENTED}):
         with subtests.test(name):
             assert_row_0(CATALOGUE[name], sampler)
 
@@ -122,6 +184,17 @@ def test_quantised_values_move_straight_through(name: str, sampler: Any) -> None
         np.testing.assert_allclose(values - values[0], right - right[0], rtol=0, atol=1e-12)
         if np.all(np.abs(centre[0]) < 1) and (np.all(centre[0] > 0) or example.attributes.get("signed", True)):
             assert np.all(np.abs(values[0] - right[0]) <= half_step + 1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_a_reference_moves_as_what_is_documented(name: str, sampler: Any) -> None:
+    spec = CATALOGUE[name]
+    for example in sampler.generic(spec, each=2):
+        rows = [np.stack([x, 0.875 * x, 0.5 * x]) for x in example.arguments]
+        values = over_points(spec, reference=True)(*map(tf.constant, rows), **example.attributes).numpy()
+        points = [[row[i] for row in rows] for i in range(3)]
+        right = np.stack([DOCUMENTED[name](*point, **example.attributes) for point in points])
+        np.testing.assert_allclose(values - values[0], right - right[0], rtol=0, atol=1e-12)
 
 
 OUTSIDE = np.array([1.01, 1.5, 7.0, 1e5, -1.01, -1.5, -7.0, -1e5])

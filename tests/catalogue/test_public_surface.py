@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,20 @@ from gradcheck.hunt.evaluation import single
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import OpSpec
 from tests import slices
-from tests.catalogue.surface import NAMESPACES, NOT_WALKED, SurfaceRow, Why, covered, lines, met, resolved, walk
+from tests.catalogue.surface import (
+    NAMESPACES,
+    NOT_WALKED,
+    Namespace,
+    SurfaceRow,
+    Walk,
+    Why,
+    covered,
+    lines,
+    met,
+    resolved,
+    walk,
+    walked,
+)
 
 LINES = tuple(lines().values())
 PROVED = tuple(line for line in LINES if line.proof and line.why in (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT))
@@ -35,7 +49,7 @@ UNPROVED = 54
 
 def run(line: SurfaceRow, given: dict[str, Any]) -> list[Any]:
     """The tensors of the line's expression that have a real or complex number type."""
-    value = eval(line.proof, {"tf": tf, "np": np, **given})
+    value = eval(line.proof, {"tf": tf, "np": np, "keras": import_module("keras"), **given})
     parts = tf.nest.flatten(value, expand_composites=True)
     return [part for part in parts if tf.is_tensor(part) and (part.dtype.is_floating or part.dtype.is_complex)]
 
@@ -53,9 +67,23 @@ def present(these: Iterable[SurfaceRow]) -> list[SurfaceRow]:
     return [line for line in these if line.name in walk().names]
 
 
+def missing(found: Walk) -> list[str]:
+    return sorted(set(found.names) - set(covered()) - set(lines()))
+
+
 def test_every_public_callable_is_in_the_catalogue_or_in_the_list() -> None:
-    missing = sorted(set(walk().names) - set(covered()) - set(lines()))
-    assert missing == [], "write an operation, or a line of surface.tsv that says why there is none"
+    assert missing(walk()) == [], "write an operation, or a line of surface.tsv that says why there is none"
+
+
+@pytest.mark.parametrize("space", NAMESPACES, ids=lambda space: space.name)
+def test_what_is_new_in_a_namespace_is_noticed(monkeypatch: pytest.MonkeyPatch, space: Namespace) -> None:
+    """A function, and a class where these are walked: a layer, a loss, a quantizer, a metric."""
+    module = resolved(space.name)
+    monkeypatch.setattr(module, "new_function", lambda x: x, raising=False)
+    monkeypatch.setattr(module, "NewClass", type("NewClass", (), {}), raising=False)
+    names = ["NewClass", "new_function"] if space.classes else ["new_function"]
+    first = next(one.name for one in NAMESPACES if resolved(one.name) is module)
+    assert missing(walked()) == [f"{first}.{name}" for name in names]
 
 
 def test_what_the_list_names_is_public() -> None:
@@ -218,19 +246,19 @@ def test_a_name_of_the_same_function_is_not_asked_for_again() -> None:
 
 
 def test_every_namespace_is_walked() -> None:
-    walked = Counter(name.rpartition(".")[0] for name in (*walk().names, *walk().aliases))
-    assert set(walked) == {space.name for space in NAMESPACES}
+    found = Counter(name.rpartition(".")[0] for name in (*walk().names, *walk().aliases))
+    assert set(found) == {space.name for space in NAMESPACES}
 
 
 def test_every_public_module_is_walked_or_listed_with_its_reason() -> None:
-    walked = {space.name for space in NAMESPACES}
-    assert walked.isdisjoint(NOT_WALKED)
-    assert sorted(met() - walked - set(NOT_WALKED)) == [], "walk it, or say in NOT_WALKED why not"
+    names = {space.name for space in NAMESPACES}
+    assert names.isdisjoint(NOT_WALKED)
+    assert sorted(met() - names - set(NOT_WALKED)) == [], "walk it, or say in NOT_WALKED why not"
     if version_of(tf.__version__) >= NEWEST:
         assert sorted(set(NOT_WALKED) - met()) == [], "gone, or in nothing that is walked"
 
 
 def test_a_module_in_one_that_is_walked_is_noticed() -> None:
     without = [space for space in NAMESPACES if space.name != "tf.keras.ops.image"]
-    walked = {space.name for space in without}
-    assert met(without) - walked - set(NOT_WALKED) == {"tf.keras.ops.image"}
+    names = {space.name for space in without}
+    assert met(without) - names - set(NOT_WALKED) == {"tf.keras.ops.image"}

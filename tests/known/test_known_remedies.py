@@ -22,6 +22,7 @@ WITHOUT = {
     "ctc-loss-dense-large": "the loss is wrong as well; its recursion written out is the remedy, at 20 lines",
     "truncated-normal-bounds": "an implicit derivative, which takes a custom gradient",
     "max-pool3d-ties": "any subgradient would do",
+    "float8-outside-of-functions": "a tf.function around the layer; what arrives is rounded to 8 bits, as is meant",
 }
 """Root causes whose plain records have no short remedy, with the reason."""
 
