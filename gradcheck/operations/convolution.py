@@ -27,7 +27,7 @@ from gradcheck.operations.pooling import (
 )
 from gradcheck.operations.shapes import at_least
 from gradcheck.operations.spec import Shapes
-from gradcheck.operations.special_sets import NARROW_FILTER, OVER_256_ROWS, OVER_1024_PIXELS
+from gradcheck.operations.special_sets import NARROW_FILTER, OVER_256_PIXELS, OVER_256_ROWS, OVER_1024_PIXELS
 from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
@@ -178,6 +178,7 @@ CONVOLUTIONS = (
         stride=(*STRIDES, (2, 1), (1, 3)),
         padding=(*PADDINGS, ((1, 0), (0, 2))),
         count=COUNTS,
+        special=(OVER_256_PIXELS,),
     ),
     _nn(
         "conv2d_grouped",
@@ -221,6 +222,7 @@ CONVOLUTIONS = (
         starts=IMAGES,
         stride=(*STRIDES, (2, 1), (1, 3)),
         padding=("SAME", "VALID", ((1, 0), (0, 1))),
+        special=(OVER_256_PIXELS,),
     ),
     on_images(
         "depthwise_conv2d",
@@ -233,7 +235,7 @@ CONVOLUTIONS = (
         others=filters_of_two,
         padding=(*PADDINGS, ((1, 0), (0, 2))),
         count=COUNTS,
-        special=(OVER_1024_PIXELS,),
+        special=(OVER_1024_PIXELS, OVER_256_PIXELS),
     ),
     on_volumes(
         "conv3d",
@@ -246,7 +248,7 @@ CONVOLUTIONS = (
         stride=((1, 1, 1), (2, 2, 2), (2, 1, 1), (1, 2, 3)),
         padding=PADDINGS,
         count=COUNTS,
-        special=(NARROW_FILTER,),
+        special=(NARROW_FILTER, OVER_256_PIXELS),
     ),
     on_images(
         "dilation2d",
@@ -263,6 +265,7 @@ CONVOLUTIONS = (
         rate=lambda shape, _: (1, 2) if min(shape[:2]) > 2 else (1,),
         count=COUNTS,
         kinks=_ties_of_dilation,
+        special=(OVER_256_PIXELS,),
     ),
     _biased(
         "bias_add_v1",
@@ -307,6 +310,7 @@ CONVOLUTIONS = (
         shapes=at_least(2, 2, 2, 1),
         starts=VOLUMES,
         others=_one_a_window_of_two_channels,
+        special=(OVER_256_PIXELS,),
     ),
     _filter_gradient(
         "depthwise_conv2d_backprop_filter",
@@ -336,6 +340,7 @@ CONVOLUTIONS = (
         starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
         stride=STRIDES,
         padding=PADDINGS,
+        special=(OVER_256_PIXELS,),
     ),
     on_images(
         "depthwise_conv2d_backprop_input",
@@ -349,6 +354,10 @@ CONVOLUTIONS = (
         batched=depthwise_transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
+        special=(
+            OVER_256_PIXELS,
+            OVER_1024_PIXELS,
+        ),
     ),
     _nn(
         "depthwise_conv2d_dilated",
@@ -361,6 +370,7 @@ CONVOLUTIONS = (
         others=filters_of_two,
         starts=((3, 3, 1), (3, 4, 2)),
         padding=PADDINGS,
+        special=(OVER_256_PIXELS,),
     ),
 )
 
@@ -430,18 +440,21 @@ CONVOLUTION_FORMS = (
         lambda x, filters, *, stride, padding: tf.nn.conv1d(x[tf.newaxis], filters, stride, padding)[0],
         "Conv2D",
         others=filters_of_two,
+        special=(OVER_256_PIXELS,),
     ),
     _convolved(
         "convolution_of_sequence",
         lambda x, filters, *, stride, padding: tf.nn.convolution(x[tf.newaxis], filters, stride, padding)[0],
         "Conv2D",
         others=filters_of_two,
+        special=(OVER_256_PIXELS,),
     ),
     _on_images(
         "convolution_of_image",
         lambda x, filters, *, stride, padding: tf.nn.convolution(x[tf.newaxis], filters, stride, padding)[0],
         "Conv2D",
         others=filters_of_two,
+        special=(OVER_256_PIXELS,),
     ),
     _dilated(
         "convolution_dilated",
@@ -452,6 +465,7 @@ CONVOLUTION_FORMS = (
         batched=lambda x, filters, *, padding, rate: over_windows(x, filters, 1, padding, rate),
         others=filters_of_two,
         rate=((2, 1), (1, 2), (2, 2)),
+        special=(OVER_256_PIXELS,),
     ),
     _dilated(
         "atrous_conv2d",
@@ -460,6 +474,7 @@ CONVOLUTION_FORMS = (
         batched=lambda x, filters, *, padding, rate: over_windows(x, filters, 1, padding, (rate, rate)),
         others=filters_of_two,
         rate=(2, 1),
+        special=(OVER_256_PIXELS,),
     ),
     _dilated(
         "atrous_conv2d_transpose",
@@ -493,6 +508,7 @@ CONVOLUTION_FORMS = (
         "Conv2DBackpropInput",
         batched=transposed_points,
         others=_filters_back,
+        special=(OVER_256_PIXELS,),
     ),
     _on_images(
         "separable_conv2d",
@@ -502,6 +518,7 @@ CONVOLUTION_FORMS = (
         "DepthwiseConv2dNative Conv2D",
         batched=lambda x, filters, pointwise, *, stride, padding: separated(x, filters, pointwise, stride, padding),
         others=_separate_filters,
+        special=(OVER_256_PIXELS, OVER_1024_PIXELS),
     ),
     _dilated(
         "separable_conv2d_dilated",
@@ -511,6 +528,7 @@ CONVOLUTION_FORMS = (
         "DepthwiseConv2dNative Conv2D",
         batched=lambda x, filters, pointwise, *, padding: separated(x, filters, pointwise, 1, padding, (2, 2)),
         others=_separate_filters,
+        special=(OVER_256_PIXELS,),
     ),
     _on_images(
         "erosion2d",
@@ -521,6 +539,7 @@ CONVOLUTION_FORMS = (
         batched=erosion_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
         kinks=lambda x, filters, stride, padding: window_ties(-x, stride, padding, filters[::-1, ::-1]),
+        special=(OVER_256_PIXELS,),
     ),
     _sequence(
         "avg_pool1d", lambda x, *, stride, padding: tf.nn.avg_pool1d(x, 2, stride, padding), "AvgPool", in_batch=True

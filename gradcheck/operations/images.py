@@ -11,7 +11,7 @@ from gradcheck.operations.distances import at_integers
 from gradcheck.operations.language import added_up, float32, multiples, operation, sum_of_squares, tf
 from gradcheck.operations.shapes import at_least, vector
 from gradcheck.operations.spec import REALS, Formula, Interval, unary
-from gradcheck.operations.special_sets import EDGE_ON_SLOPE, ONE_OR_TWO_ZEROS
+from gradcheck.operations.special_sets import EDGE_ON_SLOPE, NEAR_CHANNELS, ONE_OR_TWO_ZEROS
 from gradcheck.typing import Array
 
 SINGLE = 1e-6
@@ -155,7 +155,7 @@ IMAGE = (
         starts=((3,), (6, 3), (2, 3), (12, 3), (2, 4, 3)),
         kinks=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
         singular=_from_leaping_hue,
-        special=(ONE_OR_TWO_ZEROS,),
+        special=(ONE_OR_TWO_ZEROS, NEAR_CHANNELS),
     ),
     _image(
         "crop_and_resize",

@@ -19,6 +19,8 @@ from gradcheck.operations.special_sets import (
     EQUAL_EIGENVALUES,
     EQUAL_SINGULAR_VALUES,
     FAR_SINGULAR_VALUES,
+    OVER_256_ROWS,
+    OVER_1024_ROWS,
     OVER_TWO_ROWS,
     SINGULAR,
     SMALL_ENTRIES,
@@ -435,7 +437,14 @@ def _with_points(form: Formula) -> Formula:
 
 # The gradient takes an ellipsis, whose dots repeat, for repeated labels, and has another way for equations without.
 CONTRACTIONS = (
-    _matrix("einsum", lambda x, y: tf.einsum("...ij,...jk->...ik", x, y), "Einsum", broadcasts=True, shapes=matmul),
+    _matrix(
+        "einsum",
+        lambda x, y: tf.einsum("...ij,...jk->...ik", x, y),
+        "Einsum",
+        broadcasts=True,
+        shapes=matmul,
+        special=(OVER_256_ROWS, OVER_1024_ROWS),
+    ),
     _square("einsum_trace", lambda x: tf.einsum("...ii->...", x), "Einsum"),
     _square("einsum_diagonal", lambda x: tf.einsum("...ii->...i", x), "Einsum"),
     _matrix(

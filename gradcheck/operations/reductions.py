@@ -124,7 +124,7 @@ REDUCTIONS = (
         "cumprod",
         lambda x, *, exclusive, reverse: tf.math.cumprod(x, axis=-1, exclusive=exclusive, reverse=reverse),
         "Cumprod",
-        special=(*CUMULATIVE_PRODUCT,),
+        special=(*CUMULATIVE_PRODUCT, *MANY_ALONG_AXIS),
     ),
     _nonempty(
         "cumulative_logsumexp",
@@ -182,7 +182,7 @@ REDUCTIONS = (
         lambda x, *, axis, exclusive, reverse: tf.math.cumprod(x, axis=axis, exclusive=exclusive, reverse=reverse),
         "Cumprod",
         exclusive=BOOL,
-        special=(*CUMULATIVE_PRODUCT,),
+        special=(*CUMULATIVE_PRODUCT, *MANY_ALONG_AXIS),
     ),
     _scan(
         "cumulative_logsumexp_over_axis",

@@ -126,14 +126,19 @@ def _many_along(count: int, x: Array, *, axis: Axes = -1) -> object:
 
 
 # Where numbers stop counting by one: the significand of bfloat16 has 8 bits, that of float16 11.
-OVER_256_ROWS = over_rows(256)
+OVER_256_ROWS, OVER_1024_ROWS = over_rows(256), over_rows(1024)
 # Behind a number as large as 2048, a thousand ones count for nothing in float16.
-OVER_1024_PIXELS = SpecialSet("more than 1024 pixels", lambda x: math.prod(x.shape[:-1]) > 1024)
+OVER_256_PIXELS = SpecialSet("more than 256 pixels", OVER_256_ROWS.holds)
+OVER_1024_PIXELS = SpecialSet("more than 1024 pixels", OVER_1024_ROWS.holds)
 MANY_ALONG_AXIS = tuple(
     SpecialSet(f"more than {count} elements along axis", partial(_many_along, count)) for count in (256, 1024)
 )
 ROW_FOR_MANY = SpecialSet(
     "a row for more than 1024", lambda x, y: y.ndim > 0 and y.shape[-1] > 1 and x.size > 1024 * y.size, (0, 1)
+)
+NEAR_CHANNELS = SpecialSet(
+    "channels that differ by less than 2**-8",
+    lambda x: np.any(((gaps := np.abs(x - np.roll(x, 1, axis=-1))) > 0) & (gaps < 2.0**-8)),
 )
 REPEATED_INDEX = (over_repeats(256), over_repeats(1024))
 
