@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import islice
+from itertools import count, islice
 from math import gcd, prod
 from typing import Any
 
@@ -22,6 +22,7 @@ from gradcheck.hunt.known_graphs import ancestry
 from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import MOST_ELEMENTS, Choice, Interval, OpSpec
+from gradcheck.tracing.hooks import GRAPH_OPERATION, patched
 from gradcheck.typing import Array
 
 from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros
@@ -199,8 +200,18 @@ def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any]
     """
     spec = CATALOGUE[op]
     given = [tf.TensorSpec(shape, spec.dtype(argument)) for argument, shape in enumerate(shapes)]
+    made = count(1)
+
+    def counted(original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if next(made) > LONGEST:  # a recurrent layer over thousands of steps would be traced for half a minute
+            raise OverflowError
+        return original(*args, **named)
+
     try:
-        traced = tf.function(partial(single(spec), **dict(attributes)), autograph=False).get_concrete_function(*given)
+        with patched((*GRAPH_OPERATION, counted)):
+            traced = tf.function(partial(single(spec), **dict(attributes)), autograph=False).get_concrete_function(
+                *given
+            )
     except Exception:
         return False
     operations = traced.graph.get_operations()

@@ -72,7 +72,7 @@ def long_sums(
         held = [_held(one, domain, number_type) for one, (*_, domain) in zip(literals, given, strict=True)]
         node = draft.node(operation, [draft.literal(one) for one in held], attrs)
         if node and not node.kinks:
-            cotangent = np.ones(node.value.shape)
+            cotangent = np.ones_like(node.value)
             if number_type == "float16" and index(draw, 2):
                 cotangent.flat[:1] = 1024.0
             return draft.graph(node), cotangent

@@ -51,7 +51,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     ),
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, signal.COMPLEX, linalg.LINALG),
     *(linalg.CONTRACTIONS, signal.SIGNAL),
-    *(signal.COMPLEX_FORMS, cuts.ON_CUTS),
+    *(signal.COMPLEX_FORMS, cuts.ON_CUTS, elementwise.UNCHOSEN),
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, ragged.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
     *(reductions.NORMS, reductions.MOMENTS),

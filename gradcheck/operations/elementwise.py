@@ -174,6 +174,18 @@ BINARY = (
 )
 
 
+UNCHOSEN = (
+    _pair("sqrt_unchosen", lambda x, y: tf.where(y > 0, x, tf.sqrt(x)), "SelectV2 Sqrt", NONNEGATIVE, POSITIVE),
+    _pair("rsqrt_unchosen", lambda x, y: tf.where(y > 0, x, tf.math.rsqrt(x)), "SelectV2 Rsqrt", NONNEGATIVE, POSITIVE),
+    _pair(
+        "reciprocal_unchosen",
+        lambda x, y: tf.where(y > 0, x, tf.math.reciprocal(x)),
+        "SelectV2 Reciprocal",
+        REALS,
+        POSITIVE,
+    ),
+)
+
 ACTIVATIONS = (
     _nn("relu", lambda x: tf.nn.relu(x), "Relu", kinks=at_zero),
     _nn("relu6", lambda x: tf.nn.relu6(x), "Relu6", kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),

@@ -177,6 +177,7 @@ DEFINED_BEYOND = {
     "what is meant by a pixel is from 0 to 1, or not negative": (
         *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_ssim", "keras_auto_contrast", "adjust_gamma"),
     ),
+    "a root that is not chosen, whose gradient below 0 is NaN all the same": ("sqrt_unchosen", "rsqrt_unchosen"),
     "corners of boxes inside of the image; crops_of_given_boxes goes beyond": (
         "crop_and_resize",
         "crop_and_resize_of_integers",

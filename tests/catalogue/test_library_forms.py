@@ -35,6 +35,9 @@ UNSEEN = {
     "fake_quant_per_channel": WITHOUT,
     **dict.fromkeys(("gather_nd_of_form", "gather_nd_ignoring", "scatter_nd_ignoring"), REFUSED),
     "tensor_scatter_nd_add_ignoring": REFUSED,
+    **dict.fromkeys(
+        ("sqrt_unchosen", "rsqrt_unchosen", "reciprocal_unchosen"), "what tf.where chooses, after the root"
+    ),
     "block_lstm_clipped": "any limit that a state goes beyond, which no kernel's inputs tell",
     **dict.fromkeys(("conv2d_grouped", "conv3d"), "the shapes of two arguments, of which no special set speaks"),
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
