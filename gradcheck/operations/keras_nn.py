@@ -16,7 +16,7 @@ from gradcheck.operations.images import SINGLE
 from gradcheck.operations.language import operation, tf
 from gradcheck.operations.shapes import at_least, square, vector
 from gradcheck.operations.spec import BOOL, Interval, Shapes
-from gradcheck.operations.special_sets import ZERO_ON_SLOPE
+from gradcheck.operations.special_sets import OVER_256_ROWS, ZERO_ON_SLOPE
 from gradcheck.typing import Array
 
 # For one window along an axis Keras also takes one that is larger than the image, for an empty result: no graph can be
@@ -105,6 +105,7 @@ KERAS_NN = (
         starts=((2, 1, 2), (1, 2, 1), (2, 2, 2), (1, 4, 1)),
         scale=(None, 0.5),
         causal=BOOL,
+        special=(OVER_256_ROWS,),
     ),
     _nn(
         "keras_attention_of_bias",

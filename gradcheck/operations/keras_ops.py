@@ -46,6 +46,7 @@ from gradcheck.operations.special_sets import (
     EQUAL_PAIR,
     EQUAL_SINGULAR_VALUES,
     FAR_SINGULAR_VALUES,
+    MANY_ALONG_AXIS,
     NULL_VECTOR,
     ONE_ELEMENT,
     ONE_OR_TWO_ZEROS,
@@ -591,6 +592,6 @@ KERAS_STATISTICS = (
         ),
         "SelectV2 Cumsum Cumprod",
         which=(0, 1),
-        special=(ZERO_FACTOR,),
+        special=(ZERO_FACTOR, *MANY_ALONG_AXIS),
     ),
 )

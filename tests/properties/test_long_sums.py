@@ -1,7 +1,7 @@
 """Gradients that add up many terms: of an operation alone on tensors of up to 4,096 elements.
 
-In 16 bits, where sums stop (of float32, 2**24 terms would be needed), and where the graph optimizer or XLA may add up in
-another order than eager code.
+In 16 bits, where sums stop (of float32, 2**24 terms would be needed), and where the graph optimizer or XLA may add up
+in another order than eager code.
 """
 
 from __future__ import annotations
