@@ -17,7 +17,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
 from gradcheck.graph import Graph, Input, Node
 from gradcheck.operations.catalogue import CATALOGUE
-from gradcheck.operations.printed_calls import definitions_of, printed_call
+from gradcheck.operations.printed_calls import definitions_of, printed_call, repeated
 from gradcheck.operations.registry import REGISTERED, own_among
 from gradcheck.typing import Array
 
@@ -89,9 +89,9 @@ def to_python(
     return TEMPLATES.get_template("reproduction.py.j2").render(
         title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences.",
         imports=[line for pattern, line in IMPORTS.items() if re.search(pattern, "\n".join(definitions))],
-        literals=[(name, _array(value.array())) for name, value in zip(names, graph.inputs, strict=False)],
+        literals=[(name, array_text(value.array())) for name, value in zip(names, graph.inputs, strict=False)],
         given=", ".join(names[:first]),
-        direction=[_array(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)],
+        direction=[array_text(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)],
         definitions=definitions,
         origins=list(dict.fromkeys(made.origin for made in own)),
         own=[made.spec.name for made in own],
@@ -99,7 +99,7 @@ def to_python(
         references=[(names[place], _over_rows(node, names)) for place, node in graph.positions()] if referred else [],
         output=names[-1],
         oracle="reference" if referred else "function",
-        weights=None if cotangent is None else _array(_value(cotangent).astype(result)),
+        weights=None if cotangent is None else array_text(_value(cotangent).astype(result)),
         is_complex=result.startswith("complex"),
         order=order,
         mode=mode,
@@ -149,11 +149,13 @@ def _fitted(given: Printable, shape: tuple[int, ...], dtype: str) -> Array:
     return array.reshape(shape).astype(dtype)
 
 
-def _array(value: Array) -> str:
+def array_text(value: Array) -> str:
+    """An array as Python with NumPy; long runs of equal elements are written as products."""
     dtype = "" if value.dtype == np.float64 and value.size else f', dtype="{value.dtype}"'
-    text = repr(value.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
-    reshape = f".reshape({value.shape})" if value.size == 0 and value.ndim > 1 else ""
-    return f"np.array({text}{dtype}){reshape}"
+    text, flat = repr(value.tolist()), repeated(value.ravel().tolist())
+    moved = value.ndim != 1 and (flat is not None or (value.size == 0 and value.ndim > 1))
+    text = (flat or text).replace("nan", "np.nan").replace("inf", "np.inf")
+    return f"np.array({text}{dtype})" + (f".reshape({value.shape})" if moved else "")
 
 
 def _plain(title: str) -> str:

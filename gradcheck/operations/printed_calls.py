@@ -129,7 +129,29 @@ def _call(function: Formula, arguments: Sequence[ast.expr], keywords: Sequence[a
 
 
 def _literal(value: Any) -> ast.expr:
-    return ast.parse(repr(value), mode="eval").body
+    text = repeated(value) if isinstance(value, tuple) else None
+    return ast.parse(text or repr(value), mode="eval").body
+
+
+FEW, RUNS = 16, 4
+"""Longer lists of so few runs of equal items are written as products."""
+
+
+def repeated(items: Sequence[Any]) -> str | None:
+    """A long list or tuple as a sum of products, such as [1.0] + [0.0] * 99; None for a short one, or many runs.
+
+    >>> repeated((0,) * 99), repeated([1.0, 2.0])
+    ('(0,) * 99', None)
+    """
+    runs: list[list[Any]] = []
+    for one in items if len(items) > FEW else ():
+        if not runs or runs[-1][0] != repr(one):
+            if len(runs) == RUNS:
+                return None
+            runs.append([repr(one), 0])
+        runs[-1][1] += 1
+    kind = "({},)" if isinstance(items, tuple) else "[{}]"
+    return " + ".join(kind.format(one) + (f" * {count}" if count > 1 else "") for one, count in runs) or None
 
 
 class _WrittenOut(ast.NodeTransformer):

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.defects import known
+from gradcheck.hunt.report.issue_text import script_of
+from tests.records import COMMITTED
+
 FINDINGS = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv")
 PAGES = (*FINDINGS, "index", "known")
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -120,6 +124,23 @@ def test_the_words_of_the_graph_stay_in_their_boxes(
     words = page.locator("svg.graph text").all()
     assert len(words) >= 4
     assert [word.text_content() for word in words if word.evaluate(wide)] == []
+
+
+def test_a_script_that_is_opened_is_whole(reports: dict[str, Path], show: Callable[..., Any]) -> None:
+    page = show(reports["known"]).page
+    (defect,) = (one for one in known.load(COMMITTED) if one.name == "cumprod-zero-order1")
+    texts = page.evaluate(
+        """name => {
+        const record = document.getElementById(name), [script, issue] = record.querySelectorAll("details");
+        record.open = issue.open = script.open = true;
+        return new Promise(done => setTimeout(() => done([script, issue].map(
+            one => one.querySelector("pre").textContent.trimEnd())), 200));
+    }""",
+        defect.name,
+    )
+    assert texts[0] == script_of(defect).rstrip()
+    assert script_of(defect).rstrip() in texts[1]
+    assert defect.source in texts[1]
 
 
 def test_the_known_defects_are_searched(reports: dict[str, Path], show: Callable[..., Any]) -> None:

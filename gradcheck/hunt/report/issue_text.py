@@ -8,6 +8,7 @@ from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.rendering import render
 from gradcheck.hunt.script import variables
 from gradcheck.hunt.tapes import program_forms
+from gradcheck.operations.printed_calls import repeated
 from gradcheck.result import Kind
 
 
@@ -62,4 +63,4 @@ def _behaviour(defect: Defect) -> str:
 
 
 def _said(value: object) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
+    return repeated(list(value)) or str(list(value)) if isinstance(value, tuple) else str(value)

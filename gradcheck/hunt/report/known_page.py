@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -18,27 +18,32 @@ from gradcheck.defects.records import DEFECT, Defect, DerivativeValues, Known, S
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.issue_text import issue_of, script_of, script_of_tape
 from gradcheck.hunt.report.rendering import counted, render
-from gradcheck.hunt.script import expression, variables
+from gradcheck.hunt.script import array_text, expression, variables
+from gradcheck.operations.printed_calls import repeated
 from gradcheck.result import told_apart
+from gradcheck.typing import Array
 
 COLOURS = {Severity.SILENT: "wrong", Severity.NONE: "wrong", Severity.NOT_FINITE: "doubt", Severity.RAISES: "doubt"}
 API = re.compile(r"\b(?:tf|np|keras)(?:\.\w+)*\.(\w+)")
 CALL = re.compile(r"\b(\w+)\(")
 FOLDERS = {"tensorflow": "python", "keras": "src"}
 """The folder of each package with the code in which calls are counted."""
+BETWEEN, LONG = re.compile(r"(\n\n+|\n(?=Issue type: ))"), 60
+"""Between the parts of a script or an issue's text, and the least length of one that the page has only once."""
 SHOWN = 8
 """The most elements of a derivative that are shown."""
 
 
 @dataclass(frozen=True)
 class KnownEntry:
-    """A record as the page shows it: `values` are (input, wrong, right); `uses` says how common its operation is."""
+    """A record as the page shows it: `values` are (input, wrong, right), `issue` what comes before the script
+    and behind it in the text of an issue; `uses` says how common its operation is."""
 
     record: Known
     call: str
     values: tuple[tuple[str, str, str], ...]
     script: str
-    issue: str
+    issue: tuple[str, str]
     uses: int
     taken: str
 
@@ -52,6 +57,7 @@ class KnownEntry:
 def known_page(records: Sequence[Known], release: str) -> str:
     """The HTML page of some records, beside the release of TensorFlow that is installed. Imports no TensorFlow."""
     groups = by_cause(map(entry, records))
+    parts = shared_parts(text for group in groups for one in group for text in (one.script, *one.issue))
     counts = Counter(str(one.severity) for one in records)
     script = resources.files("gradcheck.hunt.report").joinpath("templates/known.js").read_text(encoding="utf-8")
     return render(
@@ -63,8 +69,42 @@ def known_page(records: Sequence[Known], release: str) -> str:
         severities=[(str(one), counts[str(one)], COLOURS[one]) for one in Severity],
         colours=COLOURS,
         counted=counted,
+        parts=parts,
+        pieces=pieces,
+        numbers={one.name: number for number, one in enumerate(records)},
+        between=BETWEEN.split,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def shared_parts(texts: Iterable[str]) -> dict[str, str]:
+    """The long parts that several texts have, and runs of such parts, by the names under which each is on the page."""
+    texts = list(texts)
+    parts = _repeated(part for text in texts for part in set(BETWEEN.split(text)) if len(part) > LONG)
+    runs = _repeated(run for text in texts for run in _runs(text, parts) if BETWEEN.search(run.strip()))
+    return {part: f"part-{number}" for number, part in enumerate([*parts, *runs], 1)}
+
+
+def _repeated(parts: Iterable[str]) -> dict[str, int]:
+    return {part: count for part, count in Counter(parts).items() if count > 1}
+
+
+def _runs(text: str, shared: Container[str]) -> Iterator[str]:
+    """A text, cut between its parts, but for those between shared ones."""
+    tokens, start = BETWEEN.split(text), 0
+    while start < len(tokens):
+        end = start + 1
+        while tokens[start] in shared and end + 1 < len(tokens) and tokens[end + 1] in shared:
+            end += 2
+        yield "".join(tokens[start:end])
+        start = end
+
+
+def pieces(text: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """A text as pieces (text, name), with the names of shared parts and runs of them; "" for what is only there."""
+    for run in _runs(text, named):
+        for piece in [run] if run in named else BETWEEN.split(run):
+            yield piece, named.get(piece, "")
 
 
 def by_cause(entries: Iterable[KnownEntry]) -> list[list[KnownEntry]]:
@@ -83,18 +123,29 @@ def entry(record: Known) -> KnownEntry:
 def _of_tape_defect(record: TapeDefect) -> KnownEntry:
     script = script_of_tape(record)
     rows = ((record.derivative, shown(record.given), shown(record.documented)),)
-    return KnownEntry(record, script, rows, script, issue_of(record), 0, "")
+    return KnownEntry(record, script, rows, script, _around(script, issue_of(record)), 0, "")
 
 
 def _of_defect(record: Defect) -> KnownEntry:
     graph = example_of(record).graph
     names = variables(graph)
-    given = [f"{name} = {literal.array().tolist()}" for name, literal in zip(names, graph.inputs, strict=False)]
+    given = [f"{name} = {_short(literal.array())}" for name, literal in zip(names, graph.inputs, strict=False)]
     call = [f"{names[place]} = {expression(node, names)}" for place, node in graph.positions()]
     taken = "" if record.signature.taken == PLAIN else str(record.signature.taken)
     uses = common().get(named(record), 0)
     values = tuple(_values(names, record.wrong, record.right, record.kind))
-    return KnownEntry(record, "\n".join([*given, *call]), values, script_of(record), issue_of(record), uses, taken)
+    script = script_of(record)
+    issue = _around(script, issue_of(record))
+    return KnownEntry(record, "\n".join([*given, *call]), values, script, issue, uses, taken)
+
+
+def _around(script: str, issue: str) -> tuple[str, str]:
+    before, _, behind = issue.partition(script.rstrip())
+    return before, behind
+
+
+def _short(array: Array) -> str:
+    return str(array.tolist()) if repeated(array.ravel().tolist()) is None else array_text(array)
 
 
 def _values(

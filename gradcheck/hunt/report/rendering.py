@@ -76,11 +76,16 @@ def _sentence(parts: Sequence[tuple[str, bool]]) -> Markup:
     return Markup("".join(code(text) if is_code else escape(text) for text, is_code in parts))
 
 
+def content(text: str) -> Markup:
+    """A text as the content of an element, where quotation marks are no markup, and five times as long if escaped."""
+    return Markup(html.escape(visible(text), quote=False))
+
+
 def _environment(**options: Any) -> Environment:
     loader = PackageLoader("gradcheck.hunt.report")
     options |= {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(loader=loader, undefined=StrictUndefined, **options)
-    made.filters.update(number=number, excess=excess)
+    made.filters.update(number=number, excess=excess, content=content)
     return made
 
 

@@ -47,6 +47,17 @@ def test_all_committed_records_make_a_page() -> None:
     assert all(f'<details class="record" id="{one.name}">' in text for one in every)
 
 
+def test_what_several_scripts_have_is_there_once() -> None:
+    entries = list(map(page.entry, records()))
+    texts = [text for one in entries for text in (one.script, *one.issue)]
+    parts = page.shared_parts(texts)
+    for text in texts:
+        assert "".join(piece for piece, _ in page.pieces(text, parts)) == text
+    found = page.known_page(records(), "2.21.0")
+    assert all(found.count(f'id="{name}"') == 1 for name in parts.values())
+    assert found.count("def difference(i, element, unit):") < len(entries)
+
+
 @pytest.mark.sliced
 def test_the_worst_and_most_common_come_first() -> None:
     told = {"cumprod-zero-order1", "bessel_i1-zero-order1", "pfor-roll-order1"}

@@ -15,6 +15,13 @@ function reveal() {
   const one = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (one && one.matches("details.record")) { one.open = true; one.scrollIntoView(); }
 }
+function whole(block) {
+  for (const link of block.querySelectorAll("a"))
+    link.replaceWith(whole(document.getElementById(link.hash.slice(1))).trimEnd());
+  return block.textContent;
+}
+for (const one of document.querySelectorAll("details.record details"))
+  one.addEventListener("toggle", () => whole(one.querySelector("pre")));
 document.getElementById("searching").hidden = false;
 box.addEventListener("input", search);
 addEventListener("hashchange", reveal);
