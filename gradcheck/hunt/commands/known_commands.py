@@ -54,11 +54,12 @@ exit codes: 0 all files are as found, or were written; 2 nothing was written.
 
 example:
   python -m gradcheck known kernels cumprod-zero-order1"""
-PAGE = """write all known defects into one HTML page
+PAGE = """write all known defects into one HTML page, or a list in Markdown
 
 Ranked by how bad what TensorFlow gives is and by how common the operation is, grouped by root cause, searchable without
 a network: each with the call, the wrong and the right value, releases, what to write instead, a script and the text of
-an issue. Nothing of a record is run.
+an issue. A file whose name ends in .md gets tables: what is wrong, order, since when, what to write instead. Nothing of
+a record is run.
 
 exit codes: 0 written; 2 nothing was written.
 
@@ -90,7 +91,9 @@ def add(commands: Any) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="names of records")
     cli.folder_option(parser)
     parser = cli.subcommand(inner, "page", run_page, PAGE)
-    parser.add_argument("--into", type=Path, default=Path("known.html"), metavar="FILE", help="the page (known.html)")
+    parser.add_argument(
+        "--into", type=Path, default=Path("known.html"), metavar="FILE", help="the page (known.html), or a list (*.md)"
+    )
     cli.folder_option(parser)
     known_add.add(inner)
     parser = cli.subcommand(inner, "kernels", run_kernels, KERNELS)
@@ -213,13 +216,14 @@ def run_kernels(options: argparse.Namespace) -> cli.CommandOutput:
 
 def run_page(options: argparse.Namespace) -> cli.CommandOutput:
     """Writes the page."""
-    from gradcheck.hunt.report.known_page import known_page
+    from gradcheck.hunt.report.known_page import known_list, known_page
 
     records = cli.known_records(options.folder)
     if not records:
         place = options.folder or known.home() or known.installed()
         raise cli.CommandError(f"{place}: holds no known defects; name their folder with --folder DIR")
-    page = known_page(records, cli.release())
+    listed = options.into.suffix == ".md"
+    page = known_list(records) if listed else known_page(records, cli.release())
     try:
         options.into.parent.mkdir(parents=True, exist_ok=True)
         files.replace(options.into, page)
@@ -228,7 +232,8 @@ def run_page(options: argparse.Namespace) -> cli.CommandOutput:
     causes = len({one.cause for one in records})
     lines = (f"{len(records)} records of {causes} root causes", f"written: {options.into}")
     data = {"file": str(options.into), "records": len(records), "causes": causes}
-    return cli.CommandOutput("known page", lines, data, f"open {shlex.quote(str(options.into))} in a browser")
+    step = "python -m gradcheck known page" if listed else f"open {shlex.quote(str(options.into))} in a browser"
+    return cli.CommandOutput("known page", lines, data, step)
 
 
 def run_show(options: argparse.Namespace) -> cli.CommandOutput:

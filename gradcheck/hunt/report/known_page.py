@@ -1,4 +1,4 @@
-"""One page of all known defects: the worst and most common first, searchable, with nothing to load."""
+"""All known defects: a page, the worst and most common first, searchable, with nothing to load; a list in Markdown."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects.records import DEFECT, Defect, DerivativeValues, Known, Severity, TapeDefect
+from gradcheck.defects.records import (
+    ABSENT,
+    CONVENTION,
+    DEFECT,
+    LIMITATION,
+    Defect,
+    DerivativeValues,
+    Known,
+    Severity,
+    TapeDefect,
+)
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.issue_text import issue_of, script_of, script_of_tape
-from gradcheck.hunt.report.rendering import counted, render
+from gradcheck.hunt.report.rendering import code, counted, render
 from gradcheck.hunt.script import array_text, expression, variables
 from gradcheck.operations.printed_calls import repeated
 from gradcheck.result import told_apart
@@ -75,6 +85,49 @@ def known_page(records: Sequence[Known], release: str) -> str:
         between=BETWEEN.split,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+SECTIONS = {
+    Severity.SILENT: ("Silently wrong", "Another number than the derivative."),
+    Severity.NONE: ("None", "No gradient, or no part of it, where there is one."),
+    Severity.NOT_FINITE: ("Not finite", "NaN or infinity where the derivative is a number."),
+    Severity.RAISES: ("Raises", "An error, or another shape, where there is a derivative."),
+    LIMITATION: ("Documented limitations", "Limits that the documentation or the error states."),
+    ABSENT: ("Not implemented", "Derivatives that TensorFlow's code says it does not have."),
+    CONVENTION: ("Conventions", "Choices where more than one is defended."),
+}
+"""The sections of the list: defects by their severity, all else by its class, each with what it says of them."""
+
+
+def known_list(records: Sequence[Known]) -> str:
+    """The root causes of some records as tables in Markdown, the worst first; the same whatever is installed."""
+    groups: dict[str, list[Known]] = {}
+    for one in sorted(records, key=lambda one: (one.category != DEFECT, one.rank)):
+        groups.setdefault(one.cause, []).append(one)
+    sections: dict[Severity | str, list[list[Known]]] = {key: [] for key in SECTIONS}
+    for group in groups.values():
+        first = group[0]
+        sections[first.severity if first.category == DEFECT else first.category].append(group)
+    return render(
+        "known.md.j2",
+        records=records,
+        causes=len(groups),
+        sections=[(*SECTIONS[key], found) for key, found in sections.items() if found],
+        counted=counted,
+        orders=_orders,
+        instead=_instead,
+    )
+
+
+def _orders(group: Sequence[Known]) -> str:
+    return ", ".join(sorted({str(one.about["order"]) for one in group if "order" in one.about})) or "tape"
+
+
+def _instead(record: Known) -> str:
+    """The remedy of a record as code, if it is a line."""
+    if record.remedy is None:
+        return "–"
+    return code(record.remedy) if "\n" not in record.remedy else counted(record.remedy.count("\n") + 1, "line")
 
 
 def shared_parts(texts: Iterable[str]) -> dict[str, str]:

@@ -73,6 +73,13 @@ def test_the_worst_and_most_common_come_first() -> None:
     assert silent["cumprod-zero-order1"] < silent["bessel_i1-zero-order1"] < silent["pfor-roll-order1"]
 
 
+def test_the_committed_list_is_that_of_the_records() -> None:
+    text = page.known_list(RECORDS)
+    again = "python -m gradcheck known page --into reports/known/README.md"
+    assert (COMMITTED / "README.md").read_text(encoding="utf-8") == text, f"run: {again}"
+    assert all(f"]({one.cause}.json)" in text for one in RECORDS)
+
+
 def test_records_of_one_cause_stand_together(parsed: Parsed) -> None:
     groups = page.by_cause(map(page.entry, records()))
     assert [one.record.name for one in next(g for g in groups if len(g) > 1)] == list(NAMES[:2])
