@@ -18,12 +18,25 @@ EPILOG = """every command takes --json (one object on standard output) and ends 
 example:
   python -m gradcheck replay reports"""
 
+START = """what one does most, each in a line to copy (--help has all commands and options):
+
+  python -m gradcheck audit train:step                which operations of train.py's step() are known to be wrong
+  python -m gradcheck known list                      the known defects of TensorFlow, by root cause
+  python -m gradcheck known show cumprod-zero-order1  all of one: what is wrong, and what to write instead
+  python -m gradcheck known check                     whether the installed TensorFlow still has them
+  python -m gradcheck replay reports                  takes the derivatives of a hunt's findings again
+
+In a test: gradcheck.assert_close(f, x). For a gradient that is None, zero or NaN: print(gradcheck.explain(step))."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; 2 if the command cannot be carried out."""
     runtime.set_environment()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal with another encoding must not end the command
         sys.stdout.reconfigure(errors="backslashreplace")
+    if not (sys.argv[1:] if arguments is None else arguments):
+        _print(START)
+        return 0
     options = parser().parse_args(arguments)
     path = [*sys.path]
     try:

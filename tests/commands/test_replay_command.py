@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gradcheck.__main__ import main
+from gradcheck.__main__ import main, parser
 from gradcheck.defects import known
 from gradcheck.graph import Graph, Node, literal
 from gradcheck.hunt.events import Crash, EventFile, Started
@@ -203,6 +203,14 @@ def test_as_a_process(written: Callable[..., Path]) -> None:
     assert json.loads(done.stdout)["counts"] == {"still wrong": 0, "fixed": 1, "cannot tell": 0}
 
 
+def test_without_arguments_it_shows_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = re.findall(r"^  python -m gradcheck (.*?) {2,}\S", capsys.readouterr().out, re.MULTILINE)
+    assert len(shown) == 5
+    for line in shown:
+        parser().parse_args(line.split())
+
+
 @pytest.mark.parametrize("command", ["", "replay", "merge", "coverage", *("known " + x for x in ("", "list", "add"))])
 def test_every_help_has_an_example(call: Any, command: str) -> None:
     said = call(*command.split(), "--help")
@@ -241,7 +249,7 @@ def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path) -> None:
     assert listing.returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("known",), ("merge",), ("replay", "--nonsense")])
+@pytest.mark.parametrize("arguments", [("nonsense",), ("known",), ("merge",), ("replay", "--nonsense")])
 def test_a_usage_error_is_argparse_s(call: Any, arguments: tuple[str, ...]) -> None:
     said = call(*arguments)
     assert said.code == 2
@@ -327,7 +335,7 @@ def test_on_a_system_without_the_signals_and_locks_of_unix_the_command_line_work
 import signal, sys
 del signal.SIGKILL, signal.SIGHUP
 sys.modules["fcntl"] = None
-from gradcheck.__main__ import main
+from gradcheck.__main__ import main, parser
 sys.exit(main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", code, "replay", str(tmp_path / "reports"), "--json"]

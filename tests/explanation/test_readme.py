@@ -44,7 +44,7 @@ def test_the_first_screen() -> None:
 
 
 def test_the_second_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = blocks("Why is my gradient None, zero, or only a part?")
+    code, text = blocks("Why is my gradient None, zero, NaN, or only a part?")
     Path("train.py").write_text(code, encoding="utf-8")
     runpy.run_path(str(Path("train.py").resolve()))
     assert capsys.readouterr().out.strip() == text

@@ -33,7 +33,7 @@ ARCHITECTURE = ROOT / "gradcheck" / "README.md"
 RANK = layers(ARCHITECTURE.read_text(encoding="utf-8"))
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff"),
     *("findings", "gradcheck", "strategies", "tests", "reports"),
 }
 LONGEST = 600

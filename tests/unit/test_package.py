@@ -68,3 +68,8 @@ def test_every_package_is_installed() -> None:
     assert sorted(re.findall(r'"([\w.]+)"', listed[1])) == sorted(
         {*here, "gradcheck.strategies", "gradcheck.known_defects"}
     )
+
+
+def test_the_citation_is_of_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {gradcheck.__version__}\n" in text
