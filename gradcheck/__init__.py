@@ -1,5 +1,17 @@
 """Compare TensorFlow's automatic derivatives with finite-difference estimates that carry an error bound.
 
+    check(f, x)                the derivatives of a function or a layer, as a Result to print
+    assert_close(f, x)         the same as an assertion, for tests
+    explain(step)              why a gradient is None, zero, partial, NaN or wrong, with the line and a remedy
+    audit(loss)                the operations of a model that are known to be wrong
+    assert_step(step, batch)   a whole training step: its gradients, and the update of every variable
+    spot_check(loss, weights)  a training under way; keras.GradientMonitor is a callback for Keras
+
+>>> import tensorflow as tf
+>>> from gradcheck import check
+>>> print(check(tf.sin, [0.5, 1.0]).verdict)
+agree
+
 The names load on first use (PEP 562): importing the package, or its pytest plugin, does not import TensorFlow.
 """
 
