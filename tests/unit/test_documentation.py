@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("*.md", "findings/*.md", "gradcheck/**/README.md", "reports/README.md", "strategies/*.md")
+PAGES = (
+    *("*.md", "findings/*.md", "gradcheck/**/README.md", "reports/README.md", "reports/known/README.md"),
+    *("strategies/*.md", "tests/README.md", "tests/benchmarks/README.md", "tests/ecosystems/README.md"),
+)
 
 
 def anchors(page: Path) -> set[str]:
