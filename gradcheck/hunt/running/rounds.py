@@ -22,11 +22,12 @@ from gradcheck.hunt.running.project_operations import MARKER
 VISIT: pytest.StashKey[Visit] = pytest.StashKey()
 AT_ONCE = 2
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
-RARER = 2.0
-"""A test of an operation in its modes, most of which take a trace, is visited once in this many rounds."""
+RARER = 1.4
+"""A test of an operation in its modes, most of which take a trace, is visited once in this many rounds: about as often
+as it takes for each mode to be compared 30 times in the first round."""
 RAREST = 8.0
 """A test whose marker says that it is `rare`, such as one on thousands of elements, once in this many."""
-UNDRAWN = 0.1
+UNDRAWN = 0.08
 """The share of the time for what draws no examples, such as records of known defects."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
 
@@ -133,11 +134,11 @@ def _shuffled(salt: str, name: str) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
-def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
+def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     """Make a visit: examples that failed before are tried again, and then new ones are drawn.
 
-    Hypothesis begins with the smallest example, which the second visit alone takes: `skip_smallest` is called so that
-    the next one is passed over. With a `seed`, or derandomised, each visit draws from one of its own.
+    `begin` is called with the number of the visit before new ones are drawn. Hypothesis begins with the smallest
+    example, which the second visit alone takes. With a `seed`, or derandomised, each visit draws from one of its own.
     """
     from hypothesis import Phase, settings
 
@@ -147,8 +148,7 @@ def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
     new = [phase for phase in own.phases if phase is not Phase.reuse]
     with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
         item.obj(**given)
-    if visit.number != 1:
-        skip_smallest()
+    begin(visit.number)
     chosen = settings(own, phases=new, max_examples=visit.examples + 1)
     repeats = seed or own.derandomize
     with _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")):
