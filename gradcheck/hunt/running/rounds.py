@@ -27,7 +27,7 @@ RARER = 1.4
 as it takes for each mode to be compared 30 times in the first round."""
 RAREST = 8.0
 """A test whose marker says that it is `rare`, such as one on thousands of elements, once in this many."""
-UNDRAWN = 0.08
+UNDRAWN = 0.07
 """The share of the time for what draws no examples, such as records of known defects."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
 

@@ -42,6 +42,8 @@ TESTS = """
     def examine(text, example):
         if not monitor.current().passes_over(example):
             tell(text, example)
+            with open("visits", "a") as file:
+                file.write(f"{text} {monitor.current().visit}" + chr(10))
             if text == os.environ.get("FAILS") and example > 10:
                 monitor.current().fail(example, None)
                 raise AssertionError("planted")
@@ -115,6 +117,12 @@ def test_the_first_example_is_not_the_smallest_and_the_second_visit_takes_that(p
         assert examples[1] == 0
         assert 0 not in examples[2:]
         assert len(set(examples)) >= 6
+
+
+def test_a_test_is_told_the_number_of_its_visit(pytester: pytest.Pytester) -> None:
+    hunt(pytester)
+    visits = [number for name, number in ran_in(pytester.path / "visits") if name == "sin2"]
+    assert visits == [0, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_a_seed_repeats_the_run_with_other_examples_in_each_visit(pytester: pytest.Pytester) -> None:
