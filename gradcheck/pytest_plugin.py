@@ -75,7 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Reads the options, and adds the hooks of a run that hunts."""
     if config.getoption("--gradcheck-reach") and find_spec("coverage") is None:
         raise pytest.UsageError("--gradcheck-reach counts lines with coverage.py: pip install 'gradcheck[reach]'")
-    config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
+    config.addinivalue_line(
+        "markers", f"{MARKER}(name, order, rare=False): the operation of the catalogue that a test is about"
+    )
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
         runtime.set_known(known)
@@ -169,7 +171,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if VISIT not in pyfuncitem.stash:
         return None
     given = pyfuncitem.config.stash[CONFIGURATION]
-    make(pyfuncitem, worker(pyfuncitem.config).monitor.skip_next, "" if given.seed == RANDOM else given.seed)
+    make(pyfuncitem, worker(pyfuncitem.config).monitor.begin_visit, "" if given.seed == RANDOM else given.seed)
     return True
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import count, islice
+from functools import cache
+from itertools import islice
 from math import gcd, prod
 from typing import Any
 
@@ -22,7 +22,7 @@ from gradcheck.hunt.known_graphs import ancestry
 from gradcheck.hunt.nonsmooth import count_on
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import MOST_ELEMENTS, Choice, Interval, OpSpec
-from gradcheck.tracing.hooks import GRAPH_OPERATION, patched
+from gradcheck.tracing import hooks
 from gradcheck.typing import Array
 
 from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros
@@ -192,6 +192,10 @@ WIDEST, LONGEST = 4 * MOST_OF_LARGE, 300
 LOOPS = frozenset(("While", "StatelessWhile"))
 
 
+class TooLongError(Exception):
+    """A graph has more operations than LONGEST."""
+
+
 @cache
 def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any], ...]) -> bool:
     """Whether an operation on large tensors makes no intermediate value much larger than these, and runs no loop.
@@ -200,18 +204,20 @@ def is_modest(op: str, shapes: ArgumentShapes, attributes: tuple[tuple[str, Any]
     """
     spec = CATALOGUE[op]
     given = [tf.TensorSpec(shape, spec.dtype(argument)) for argument, shape in enumerate(shapes)]
-    made = count(1)
 
-    def counted(original: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        if next(made) > LONGEST:  # a recurrent layer over thousands of steps would be traced for half a minute
-            raise OverflowError
-        return original(*args, **named)
+    def function(*arguments: Any) -> Any:
+        outer = tf.compat.v1.get_default_graph()
+
+        def add(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if len(outer.get_operations()) > LONGEST:  # a loop of Python's over 1,300 steps is traced for minutes
+                raise TooLongError
+            return original(*args, **kwargs)
+
+        with hooks.patched((*hooks.GRAPH_OPERATION, add)):
+            return single(spec)(*arguments, **dict(attributes))
 
     try:
-        with patched((*GRAPH_OPERATION, counted)):
-            traced = tf.function(partial(single(spec), **dict(attributes)), autograph=False).get_concrete_function(
-                *given
-            )
+        traced = tf.function(function, autograph=False).get_concrete_function(*given)
     except Exception:
         return False
     operations = traced.graph.get_operations()

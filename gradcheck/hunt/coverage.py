@@ -27,6 +27,9 @@ MODE_NAMES = {str(Mode(path, mode)) for path in ORDERS for mode in EXECUTIONS}
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
+LOST_LOOK = 0.25
+"""Of a look at a mode, the share that an example is worth which could not be compared: if it were 0, a mode that never
+runs, such as XLA on a machine without a compiler, would be drawn all the time."""
 FEW = 20
 """A table of so few operations has a row for each."""
 
@@ -63,7 +66,8 @@ class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck c
 class Coverage:
     """Counts of examples, (operation, order, outcome), and of those of them that were compared in a mode.
 
-    `modes` counts the latter, (operation, order, name of the mode), without the plain one.
+    `modes` counts the latter, (operation, order, name of the mode), without the plain one; `looks` counts them by mode
+    alone in this process, with a quarter of each example that could not be compared.
 
     >>> coverage = Coverage()
     >>> coverage.count("sin", 1, verdict="agree")
@@ -74,12 +78,14 @@ class Coverage:
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
         self.modes: Counter[tuple[str, int, str]] = Counter()
+        self.looks: defaultdict[str, float] = defaultdict(float)
 
     def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE, mode: Mode = PLAIN) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
         self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain strings only
+        self.looks[str(mode)] += 1.0 if verdict in COMPARED else LOST_LOOK
         if mode != PLAIN and verdict in COMPARED:
             self.modes[operation, order, str(mode)] += 1
 

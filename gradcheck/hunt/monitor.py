@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from unittest import SkipTest
@@ -39,8 +39,11 @@ class Monitor:
     subject: tuple[str, int, Mode] = ("(no operation)", 1, PLAIN)
     failed: dict[Any, Any] = field(default_factory=dict)
     resolutions: dict[tuple[str, int], float] = field(default_factory=dict)
+    visit: int | None = None
+    """The number of the visit to the test, in a run with a budget."""
     _shrink_deadline: float = math.inf
     _skips: bool = False
+    _turn: Mode | None = None
 
     @property
     def expired(self) -> bool:
@@ -73,9 +76,20 @@ class Monitor:
             raise SkipTest("the time for hunting is over")
         return True
 
-    def skip_next(self) -> None:
-        """Makes the next example one that is passed over."""
-        self._skips = True
+    def begin_visit(self, number: int) -> None:
+        """Begins a visit to a test; its first example, the smallest one, is passed over in all but number 1."""
+        self.visit, self._skips = number, number != 1
+
+    def in_turn(
+        self, ways: Sequence[tuple[Mode, int]], looks: Mapping[str, float]
+    ) -> Callable[[tuple[Mode, int]], bool]:
+        """A test of which ways of an operation are drawn: in a visit those in the mode with the fewest looks, else all.
+
+        The mode is the same throughout a visit, so that a failure shrinks in it.
+        """
+        if self.visit is not None and self._turn is None:
+            self._turn = min((mode for mode, _ in ways), key=lambda mode: looks[str(mode)])
+        return lambda way: self._turn in (None, way[0])
 
     def fail(self, example: Any, failure: Any) -> None:
         """Records that an example has failed; the first failure of a test starts the time for shrinking."""
@@ -96,7 +110,7 @@ class Monitor:
         self.failed.clear()
         self.resolutions.clear()
         self._shrink_deadline = math.inf
-        self._skips = False
+        self._skips, self.visit, self._turn = False, None, None
 
 
 _monitor = Monitor()

@@ -260,7 +260,8 @@ class Mapped:
             return {}
         seconds = time.process_time() - began
         self._trusted = self._same(values, few, shared)
-        self._trace_calls = seconds / self._seconds if self._trusted else None
+        # A clock that is coarse, as in some virtual machines, may not have moved during a call.
+        self._trace_calls = seconds / (self._seconds or GRAPH_SECONDS) if self._trusted else None
         return dict(zip(rows, values, strict=False))
 
     def _list(self, points: Points, shared: Sequence[Any]) -> None:

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.graphs import LARGE, MOST_OF_LARGE, SWARMS, graphs, is_modest, large_signatures, large_starts
+from gradcheck.strategies.graphs import (
+    LARGE,
+    LONGEST,
+    MOST_OF_LARGE,
+    SWARMS,
+    graphs,
+    is_modest,
+    large_signatures,
+    large_starts,
+)
 from hypothesis import HealthCheck, find, given, seed, settings
 from hypothesis.errors import NoSuchExample
 
@@ -23,7 +32,7 @@ from gradcheck.hunt.admission import LARGEST
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import MOST_ELEMENTS
 from gradcheck.result import Verdict
-from gradcheck.tracing.hooks import gradients_looked_up
+from gradcheck.tracing.hooks import GRAPH_OPERATION, gradients_looked_up, patched
 from tests import slices
 
 
@@ -88,6 +97,18 @@ def test_what_takes_much_memory_or_many_steps_stays_small() -> None:
     assert not is_modest("foldl", ((4096,),), ())  # a loop over the elements
     assert not is_modest("overlap_and_add", ((2, 2048),), (("step", 1),))  # frames times frames
     assert not is_modest("sin", ((4096,),), (("axis", 0),))  # no such attribute
+
+
+def test_a_loop_of_python_is_not_traced_to_its_end() -> None:
+    added: list[Any] = []
+
+    def noted(original: Any, *args: Any, **kwargs: Any) -> Any:
+        added.append(args[0])
+        return original(*args, **kwargs)
+
+    with patched((*GRAPH_OPERATION, noted)):
+        assert not is_modest.__wrapped__("keras_conv_lstm", ((1300, 1, 1),), ())
+    assert LONGEST / 2 < len(added) <= LONGEST + 1
 
 
 @slices.parametrized("op", ["sin", "log", "matmul", "segment_max", "complex_exp", "atanh"], slices.every(2))

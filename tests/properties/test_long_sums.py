@@ -37,7 +37,7 @@ MODES = {
 
 @slices.parametrized(
     "operation",
-    [pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in MODES],
+    [pytest.param(name, marks=pytest.mark.gradcheck_operation(name, rare=True)) for name in MODES],
     slices.every(SLICE),
 )
 @settings(max_examples=max(1, settings().max_examples // SHARE) if slices.whole else 1)

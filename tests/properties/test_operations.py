@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from gradcheck.autodiff.mode import LIGHT, MODES, NARROW, PLAIN, Mode
 from gradcheck.defects import known
+from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
@@ -44,9 +45,14 @@ def _examples(share: int) -> int:
     return max(1, settings().max_examples // share) if slices.whole else 1
 
 
+MOST, MOST_AT_FIRST = 8, 3
+"""The most nodes of a graph, and in a test's first visit, in which every operation is to have its turn soon."""
+
+
 def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any) -> None:
+    most = MOST_AT_FIRST if monitor.current().visit == 0 else MOST
     with drawing(operation, order, coverage):
-        graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
+        graph = data.draw(graphs(containing=operation, order=order, max_nodes=most, known=known.excludes))
     examine(graph, order, coverage, operation=operation, lower=True)
 
 
@@ -73,20 +79,19 @@ def test_dear_operation(gradcheck_coverage: Coverage, operation: str, order: int
 SHARE = 3
 """One in this many of a profile's examples is drawn in a mode: a trace takes as long as several of the others."""
 
+DEAREST = "forward over forward"
+"""The path that traces the function once for each coordinate, which can take seconds."""
+
 SLICE = 8
 """The test command takes one in this many operations in a mode."""
 
 
-OFTEN = tuple(mode for mode in MODES if mode.path != "forward over forward")
-"""All modes but the one that traces the function once for each coordinate, which takes seconds."""
-
-
 def _ways(name: str, place: int) -> list[tuple[Mode, int]]:
-    """Modes and orders, nearly all in a whole run, else those of which an example takes a moment.
+    """Modes and orders, all in a whole run, else those of which an example takes a moment.
 
     They start with different ones in turn: the smallest example of an operation is in the first.
     """
-    found = ways(name, (*(OFTEN if slices.whole else LIGHT), *NARROW))
+    found = ways(name, (*(MODES if slices.whole else LIGHT), *NARROW))
     first = place // SLICE % max(1, len(found))
     return [*found[first:], *found[:first]]
 
@@ -102,11 +107,14 @@ WAYS = {name: _ways(name, place) for place, name in enumerate(CATALOGUE)}
 @settings(max_examples=_examples(SHARE))
 @given(data=st.data())
 def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data: Any) -> None:
-    mode, order = data.draw(st.sampled_from(WAYS[operation]))
+    ways, first = WAYS[operation], monitor.current().visit == 0
+    mode, order = data.draw(st.sampled_from(ways).filter(monitor.current().in_turn(ways, gradcheck_coverage.looks)))
+    # At first, a mode that is dear looks at the operation alone, which the mode can also run more often.
+    alone = mode.number_type or mode.path == DEAREST or (first and mode not in LIGHT)
     drawn = graphs(
         containing=operation,
         order=order,
-        max_nodes=1 if mode.number_type else 2,
+        max_nodes=1 if alone else 2,
         known=partial(left_out_in, mode),
         number_type=mode.number_type or "float64",
     )

@@ -22,9 +22,12 @@ from gradcheck.hunt.running.project_operations import MARKER
 VISIT: pytest.StashKey[Visit] = pytest.StashKey()
 AT_ONCE = 2
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
-RARER = 2.0
-"""A test of an operation in its modes, most of which take a trace, is visited once in this many rounds."""
-UNDRAWN = 0.1
+RARER = 1.4
+"""A test of an operation in its modes, most of which take a trace, is visited once in this many rounds: about as often
+as it takes for each mode to be compared 30 times in the first round."""
+RAREST = 8.0
+"""A test whose marker says that it is `rare`, such as one on thousands of elements, once in this many."""
+UNDRAWN = 0.07
 """The share of the time for what draws no examples, such as records of known defects."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
 
@@ -39,14 +42,14 @@ class Visit(NamedTuple):
 def planned(items: Sequence[pytest.Item], waiting: Mapping[str, int], salt: str, workers: int) -> list[pytest.Item]:
     """Return the visits to tests, for `workers` processes that take one of as many equal parts of the list each.
 
-    In the first round come the operations at their highest order, among them half of those in their modes and all that
-    draws no examples, such as records of known defects; in the second one the lower orders. Of tests alike, those that
-    have been `waiting` for longest come first, by the numbers of the last runs that finished them; of those that have
-    waited as long, a `salt` decides where they draw.
+    In the first round come the operations at their highest order, among them a share of those in their modes, or of
+    what is rare, and all that draws no examples, such as records of known defects; in the second one the lower orders.
+    Of tests alike, those that have been `waiting` for longest come first, by the numbers of the last runs that finished
+    them; of those that have waited as long, a `salt` decides where they draw.
     """
     highest: dict[str, int] = {}
     for item in items:
-        name, order = _subject(item)
+        name, order, _ = _subject(item)
         highest[name] = max(order, highest.get(name, 0))
     alike: dict[tuple[bool, float, float], list[pytest.Item]] = {}
     for item in items:
@@ -63,9 +66,9 @@ def planned(items: Sequence[pytest.Item], waiting: Mapping[str, int], salt: str,
 
 def _turns(item: pytest.Item, highest: Mapping[str, int]) -> tuple[float, float]:
     """The round in which a test is visited first, and the number of rounds from one visit to the next."""
-    name, order = _subject(item)
+    name, order, rare = _subject(item)
     if drawing(item) and not order:
-        return 0.0, RARER if name else 1 / AT_ONCE
+        return 0.0, RAREST if rare else RARER if name else 1 / AT_ONCE
     return float(0 < order < highest[name]), 1.0
 
 
@@ -81,11 +84,13 @@ def _visits(item: Any, start: float, every: float) -> Iterator[tuple[float, pyte
         number, at, left = number + 1, at + every, left - examples
 
 
-def _subject(item: pytest.Item) -> tuple[str, int]:
-    """The operation and the order that a test is about; "" for many operations, 0 for several orders."""
+def _subject(item: pytest.Item) -> tuple[str, int, bool]:
+    """The operation ("" for many) and the order (0 for several) that a test is about, and whether it is rare."""
     marker = item.get_closest_marker(MARKER)
-    name, order = (*(("",) if marker is None else marker.args), 0)[:2]
-    return name, order
+    if marker is None:
+        return "", 0, False
+    name, order = (*marker.args, 0)[:2]
+    return name, order, bool(marker.kwargs.get("rare"))
 
 
 FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
@@ -129,11 +134,11 @@ def _shuffled(salt: str, name: str) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
-def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
+def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     """Make a visit: examples that failed before are tried again, and then new ones are drawn.
 
-    Hypothesis begins with the smallest example, which the second visit alone takes: `skip_smallest` is called so that
-    the next one is passed over. With a `seed`, or derandomised, each visit draws from one of its own.
+    `begin` is called with the number of the visit before new ones are drawn. Hypothesis begins with the smallest
+    example, which the second visit alone takes. With a `seed`, or derandomised, each visit draws from one of its own.
     """
     from hypothesis import Phase, settings
 
@@ -143,8 +148,7 @@ def make(item: Any, skip_smallest: Callable[[], None], seed: str) -> None:
     new = [phase for phase in own.phases if phase is not Phase.reuse]
     with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
         item.obj(**given)
-    if visit.number != 1:
-        skip_smallest()
+    begin(visit.number)
     chosen = settings(own, phases=new, max_examples=visit.examples + 1)
     repeats = seed or own.derandomize
     with _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")):

@@ -55,6 +55,29 @@ def test_unless_a_run_installs_another_nothing_is_kept_or_stopped() -> None:
     assert monitor.current().shrink_seconds == math.inf
 
 
+WAYS = [(Mode("forward"), 1), (Mode("reverse", XLA), 1), (Mode("reverse", XLA), 2)]
+
+
+def test_a_visit_draws_in_the_mode_with_the_fewest_looks_from_its_beginning_to_its_end(own: Monitor) -> None:
+    coverage = Coverage()
+    taken = []
+    for visit, verdict in enumerate(["agree", "cannot run", "cannot run", "cannot run", "agree", "agree"]):
+        own.begin_visit(visit)
+        (mode, *_) = {mode for mode, order in filter(own.in_turn(WAYS, coverage.looks), WAYS)}
+        taken.append(mode.mode)
+        coverage.count("sin", 1, verdict=verdict, mode=mode)
+        assert {mode} == {mode for mode, order in filter(own.in_turn(WAYS, coverage.looks), WAYS)}
+        own.rest()
+    # Four examples that could not be compared are one look.
+    assert taken == ["eager", XLA, XLA, XLA, XLA, "eager"]
+
+
+def test_without_visits_every_mode_is_drawn(own: Monitor) -> None:
+    coverage = Coverage()
+    coverage.count("sin", 1, mode=Mode("forward"))
+    assert list(filter(own.in_turn(WAYS, coverage.looks), WAYS)) == WAYS
+
+
 def test_a_graph_is_made_for_listeners_only(own: Monitor) -> None:
     def fail() -> Graph:
         raise AssertionError("nobody listens")

@@ -44,6 +44,11 @@ def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
 pytestmark = pytest.mark.usefixtures("graphs")  # tracing always pays
 
 
+def test_a_clock_that_does_not_move_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.process_time", lambda: 7.0)
+    assert in_a_graph(lambda x: tf.sin(x) * x)
+
+
 @pytest.mark.parametrize(
     "f",
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gradcheck.hunt.running.rounds import RAREST
 from tests.commands.test_pytest_plugin import run_here
 
 pytest_plugins = ["pytester"]
@@ -31,8 +32,8 @@ TESTS = """
     from hypothesis import given, settings, strategies as st
     from gradcheck.hunt import monitor
 
-    def cases(*given):
-        return [pytest.param(*one, marks=pytest.mark.gradcheck_operation(*one)) for one in given]
+    def cases(*given, **how):
+        return [pytest.param(*one, marks=pytest.mark.gradcheck_operation(*one, **how)) for one in given]
 
     def tell(text, example):
         with open("ran" + os.environ.get("PYTEST_XDIST_WORKER", ""), "a") as file:
@@ -41,6 +42,8 @@ TESTS = """
     def examine(text, example):
         if not monitor.current().passes_over(example):
             tell(text, example)
+            with open("visits", "a") as file:
+                file.write(f"{text} {monitor.current().visit}" + chr(10))
             if text == os.environ.get("FAILS") and example > 10:
                 monitor.current().fail(example, None)
                 raise AssertionError("planted")
@@ -54,6 +57,11 @@ TESTS = """
     @given(st.integers(0, 10**6))
     def test_operation(gradcheck_coverage, name, order, example):
         examine(f"{name}{order}", example)
+
+    @pytest.mark.parametrize("name", cases(*((f"op{place}",) for place in range(16)), rare=True))
+    @given(st.integers(0, 10**6))
+    def test_many_terms(gradcheck_coverage, name, example):
+        examine(f"rare-{name}", example)
 
     @given(st.integers(0, 10**6))
     def test_graphs(gradcheck_coverage, example):
@@ -94,6 +102,13 @@ def test_every_operation_comes_once_at_its_highest_order_before_any_comes_again(
     assert places["graphs"][1] < min(places[name][0] for name in SECOND)  # of many operations: often in each round
 
 
+def test_what_is_rare_comes_in_every_round_but_an_eighth_of_it(pytester: pytest.Pytester) -> None:
+    ran = [name for name, _ in hunt(pytester)]
+    first = ran[: min(ran.index(name) for name in SECOND)]
+    assert sum(name.startswith("rare") for name in first) == 16 / RAREST
+    assert all(ran.count(f"rare-op{place}") >= 7 for place in range(16))
+
+
 def test_the_first_example_is_not_the_smallest_and_the_second_visit_takes_that(pytester: pytest.Pytester) -> None:
     ran = hunt(pytester)
     for name in FIRST:
@@ -102,6 +117,12 @@ def test_the_first_example_is_not_the_smallest_and_the_second_visit_takes_that(p
         assert examples[1] == 0
         assert 0 not in examples[2:]
         assert len(set(examples)) >= 6
+
+
+def test_a_test_is_told_the_number_of_its_visit(pytester: pytest.Pytester) -> None:
+    hunt(pytester)
+    visits = [number for name, number in ran_in(pytester.path / "visits") if name == "sin2"]
+    assert visits == [0, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_a_seed_repeats_the_run_with_other_examples_in_each_visit(pytester: pytest.Pytester) -> None:
