@@ -10,8 +10,6 @@ import gradcheck
 import numpy as np
 import tensorflow_probability as tfp
 
-from named import named
-
 tfd = tfp.distributions
 
 NEAR, SCALE, SHAPE, UNIT = (-3, 3), (0.1, 5), (0.2, 6), (0, 1)
@@ -24,17 +22,17 @@ def distribution(name, make, parameters, methods, **declared):
     for listed, value in methods.items():
         for method in listed.split():
             domain = {**parameters, **({"value": value} if isinstance(value, tuple) else {})}
-            gradcheck.operation(name=f"tfp_{name}_{method}", domain=domain, modes=(), **declared)(called(make, method, value, tuple(domain)))
+            gradcheck.operation(name=f"tfp_{name}_{method}", domain=domain, modes=(), **declared)(called(make, method, value))
 
 
-def called(make, method, value, names):
-    """A function of tensors of these names."""
+def called(make, method, value):
+    """A function of the parameters and of the value, if that is drawn."""
 
     def function(*tensors):
         given = (tensors[-1],) if isinstance(value, tuple) else () if value is None else (np.float64(value),)
         return getattr(make(*tensors[: len(tensors) - isinstance(value, tuple)]), method)(*given)
 
-    return named(function, names)
+    return function
 
 
 def at_loc(loc, scale, *others):
