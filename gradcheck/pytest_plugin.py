@@ -24,7 +24,7 @@ from gradcheck import runtime
 from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline, shrinking
 from gradcheck.hunt.running import aggregate, controller
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, stopped_by_kill
-from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
+from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, add_profile, named, origins_sent
 from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned
 
 if sys.version_info >= (3, 11):
@@ -71,20 +71,23 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.stash[BEGUN] = time.time()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the options, and adds the hooks of a run that hunts."""
+    """Reads the options, and adds the hooks of a run that hunts, before Hypothesis loads the profile that was named."""
     if config.getoption("--gradcheck-reach") and find_spec("coverage") is None:
         raise pytest.UsageError("--gradcheck-reach counts lines with coverage.py: pip install 'gradcheck[reach]'")
     config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
         runtime.set_known(known)
-    try:
-        config.stash[CONFIGURATION] = configuration(config)
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
     properties = controller.hunts(config, config.rootpath / PROPERTIES)
     hunting = properties or config.getoption("--gradcheck-ops") is not None
+    try:
+        config.stash[CONFIGURATION] = configuration(config)
+        if hunting:
+            add_profile(config)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     if hunting:
         operations = ProjectOperations(config, CONFIGURATION, properties)
         config.pluginmanager.register(operations, "gradcheck-operations")
@@ -247,6 +250,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if call.when == "setup" and report.skipped and _over(item):
         setattr(report, SENT, {})
     if call.when != "call":
+        if report.failed and SPENDING in item.config.stash:
+            item.config.stash[SPENDING].failed.add(item.nodeid)
         if call.when == "setup" and hasattr(item.config, "workerinput"):
             setattr(report, ORIGINS, origins_sent())
         return report
