@@ -13,6 +13,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +26,7 @@ from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline,
 from gradcheck.hunt.running import aggregate, controller
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, stopped_by_kill
 from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, add_profile, named, origins_sent
-from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned
+from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned, shrunk_within
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -232,7 +233,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if WORKER not in item.config.stash or not hunts(item):
         return (yield)
     began, spending = time.monotonic(), item.config.stash.get(SPENDING, Spending())
-    with worker(item.config).hunting():
+    seconds = item.config.stash[CONFIGURATION].shrink_seconds
+    with worker(item.config).hunting(), shrunk_within(seconds) if drawing(item) else nullcontext():
         try:
             return (yield)
         except Exception as error:  # from the test: re-raised
