@@ -90,7 +90,6 @@ operation(name="tfp_math_soft_sorting_matrix", shapes=VECTOR, domain=NEAR, order
 operation(name="tfp_math_soft_threshold", domain={"x": NEAR, "threshold": (0.1, 1)}, kinks=size)(lambda x, threshold: tfm.soft_threshold(x, threshold))
 operation(name="tfp_math_softplus_inverse", domain=POSITIVE)(lambda x: tfm.softplus_inverse(x))
 operation(name="tfp_math_sqrt1pm1", domain=(-0.9, 6))(lambda x: tfm.sqrt1pm1(x))
-operation(name="tfp_math_trapz", shapes=VECTOR, domain=NEAR)(lambda x: tfm.trapz(x * x))
 
 
 def coincident(x, y):
