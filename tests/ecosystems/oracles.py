@@ -182,6 +182,7 @@ ORACLES: dict[str, Oracle] = {
     "tfp_negative_binomial_cdf": elementwise(negative_binomial_cdf),
     "tfp_pert_cdf": elementwise(pert_cdf),
     "tfp_power_forward_log_det_jacobian": elementwise(lambda exponent, x: log(exponent) + (exponent - 1) * log(x)),
+    "tfp_power_inverse_log_det_jacobian": elementwise(lambda exponent, y: (1 / exponent - 1) * log(y) - log(exponent)),
     "tfp_student_t_cdf": elementwise(expected.student_t_cdf),
     "tfp_two_piece_student_t_cdf": elementwise(two_piece_student_t_cdf),
     "tfp_weibull_cdf_forward_log_det_jacobian": elementwise(weibull_slope),
