@@ -13,6 +13,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,8 +25,8 @@ from gradcheck import runtime
 from gradcheck.hunt.configuration import RunConfiguration, Shard, draw_deadline, shrinking
 from gradcheck.hunt.running import aggregate, controller
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, stopped_by_kill
-from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
-from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned
+from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, add_profile, named, origins_sent
+from gradcheck.hunt.running.rounds import VISIT, Spending, drawing, hunts, make, planned, shrunk_within
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -71,8 +72,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.stash[BEGUN] = time.time()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the options, and adds the hooks of a run that hunts."""
+    """Reads the options, and adds the hooks of a run that hunts, before Hypothesis loads the profile that was named."""
     if config.getoption("--gradcheck-reach") and find_spec("coverage") is None:
         raise pytest.UsageError("--gradcheck-reach counts lines with coverage.py: pip install 'gradcheck[reach]'")
     config.addinivalue_line(
@@ -81,12 +83,14 @@ def pytest_configure(config: pytest.Config) -> None:
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
         runtime.set_known(known)
-    try:
-        config.stash[CONFIGURATION] = configuration(config)
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
     properties = controller.hunts(config, config.rootpath / PROPERTIES)
     hunting = properties or config.getoption("--gradcheck-ops") is not None
+    try:
+        config.stash[CONFIGURATION] = configuration(config)
+        if hunting:
+            add_profile(config)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     if hunting:
         operations = ProjectOperations(config, CONFIGURATION, properties)
         config.pluginmanager.register(operations, "gradcheck-operations")
@@ -231,7 +235,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if WORKER not in item.config.stash or not hunts(item):
         return (yield)
     began, spending = time.monotonic(), item.config.stash.get(SPENDING, Spending())
-    with worker(item.config).hunting():
+    seconds = item.config.stash[CONFIGURATION].shrink_seconds
+    with worker(item.config).hunting(), shrunk_within(seconds) if drawing(item) else nullcontext():
         try:
             return (yield)
         except Exception as error:  # from the test: re-raised
@@ -249,6 +254,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if call.when == "setup" and report.skipped and _over(item):
         setattr(report, SENT, {})
     if call.when != "call":
+        if report.failed and SPENDING in item.config.stash:
+            item.config.stash[SPENDING].failed.add(item.nodeid)
         if call.when == "setup" and hasattr(item.config, "workerinput"):
             setattr(report, ORIGINS, origins_sent())
         return report

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, MultiplexedDatabase
+from hypothesis.errors import InvalidArgument
 from hypothesis.internal.conjecture import providers
 
 TESTS, HUNT = "ci", "dev"
@@ -29,6 +30,16 @@ def register(folder: Path) -> None:
     _leave_out_local_constants()
     for name in EXAMPLES:
         settings.register_profile(name, made(name, kept))
+
+
+def add(name: str, folder: Path) -> None:
+    """Registers one of the three profiles as `register` does, unless there is one of that name, and changes nothing
+    else: draws in a project's other tests stay what they were."""
+    try:
+        settings.get_profile(name)
+    except InvalidArgument:
+        if name in EXAMPLES:
+            settings.register_profile(name, made(name, database(folder)))
 
 
 def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:

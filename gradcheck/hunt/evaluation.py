@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.graph import Attributes, Graph, Node
+from gradcheck.graph import Attributes, Graph, Input, Node
 from gradcheck.numerics.sampling import EPS64
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import Formula, OpSpec
@@ -66,6 +66,54 @@ def _values_at_each(node: Node, arguments: Sequence[Any]) -> Any:
     if len(values) < len(found) or len({value.shape for value in values}) > 1:
         raise tf.errors.InvalidArgumentError(None, None, f"{node.op} has no value of the same shape at all points")
     return tf.constant(np.stack(values))
+
+
+SLOW = 0.005
+"""The gradients of a graph that is evaluated at one point after the other are mapped once they take so many seconds a
+point: an own operation in Python may take a thousand times as long as a kernel, and a closer look a thousand points."""
+
+
+@dataclass
+class GradientsAtEach:
+    """The gradients of <w, y> of a graph at points, one by one or, where that pays, by a graph of TensorFlow.
+
+    `slow` says whether they have been, in one batch.
+    """
+
+    mapped: Mapped
+    slow: bool = False
+
+    def __call__(self, inputs: Sequence[Any], weight: Any) -> list[Array] | None:
+        """The stacked gradients of the inputs; None where there is none at some point, or unless they are slow."""
+        if not self.slow:
+            return None
+        found = self.mapped([as_array(one) for one in inputs], [weight])
+        values = [value for value in found if value is not None]
+        return list(map(np.stack, zip(*values, strict=True))) if len(values) == len(found) else None
+
+    def took(self, seconds: float, points: int) -> None:
+        """Records how long the gradients at so many points took."""
+        self.slow = self.slow or seconds > SLOW * points
+
+
+def gradients_at_each(graph: Graph) -> GradientsAtEach | None:
+    """Such gradients of graphs that differ in the elements of their inputs alone; None for one of batches."""
+    specs = tuple(CATALOGUE[node.op] for node in graph.nodes)
+    if not any(map(point_by_point, specs)) or any(spec.reference is not None for spec in specs):
+        return None
+    zeros = tuple(Input(one.shape, (0.0,) * len(one.values), one.dtype) for one in graph.inputs)
+    return _gradients_at_each(Graph(zeros, graph.nodes), specs)
+
+
+@lru_cache(maxsize=64)
+def _gradients_at_each(graph: Graph, specs: tuple[OpSpec, ...]) -> GradientsAtEach:
+    def gradients(inputs: list[Any], weight: Any) -> list[Any]:
+        tape, values = watched(lambda given: forward(graph, given), inputs)
+        parts = tape.gradient(values[-1], inputs, output_gradients=weight)
+        pairs = zip(parts, inputs, strict=True)
+        return [tf.zeros_like(one) if part is None else tf.convert_to_tensor(part) for part, one in pairs]
+
+    return GradientsAtEach(Mapped(gradients, max(EPS64, *(spec.rtol for spec in specs))))
 
 
 @dataclass(frozen=True)

@@ -145,18 +145,20 @@ def moved(found: GraphFinding, node_trial: NodeTrials, defects: Sequence[Defect]
     """The finding at inputs that differ in as few elements as possible, with no or fewer elements left undecided.
 
     It has the same signature and matches none of the known `defects`; `found` itself if there are no such inputs
-    nearby.
+    nearby. They are looked for as long as the monitor lets a test shrink.
     """
     best, left = found, undecided(found)
     if not left:
         return found
+    now = monitor.current()
+    over = now.clock() + now.shrink_seconds
     for step, (place, index) in islice(product(STEPS, _elements(found)), MOST):
         graph = _stepped(best.graph, place, index, step, found.taken.number_type)
         with contextlib.suppress(Exception):  # an example that cannot be run at other inputs is kept at these
             other = _same_at(graph, found, node_trial)
             if other and undecided(other) < left and match(other, defects=defects) is None:
                 best, left = other, undecided(other)
-        if not left:
+        if not left or now.clock() >= over:
             break
     return best
 

@@ -20,7 +20,7 @@ from gradcheck.graph import Shape
 from gradcheck.operations.declared_types import DTYPES, DeclaredTypes, dtype_name
 from gradcheck.operations.distances import at, at_each
 from gradcheck.operations.domains import DOMAINS, Domain, interval_of
-from gradcheck.operations.registry import FAMILY, OperationError, Origin, Registration, register
+from gradcheck.operations.registry import FAMILY, Caller, OperationError, Registration, register
 from gradcheck.operations.spec import (
     MOST_ELEMENTS,
     SHAPES,
@@ -48,6 +48,7 @@ CLAIMS: Mapping[str, Mode] = {
 USUAL = tuple(mode for mode in LIGHT if mode.mode != COND)
 """The modes that are claimed by default: not tf.cond, which cannot differentiate twice what captures tensors in
 tf.custom_gradient (known as cond-silu-order2)."""
+OF_ANY_NUMBER = "of a function of *tensors, domain= has the names of all, as in {'x': 'reals', 'y': (0, 1)}"
 SHAPES_EXPECTED = (
     "a list of shapes, such as [(3,), (2, 3)] or [(None, 3)], or, for several arguments, of one shape for each, "
     "such as [((2, 3), (3, 4))]"
@@ -101,7 +102,8 @@ def operation(
     those of its argument, or a tuple of them for several; None is a free dimension, the same in all arguments.
 
     `domain` is where the elements of arguments lie, "reals", "positive", "nonnegative", "negative", "probabilities" or
-    exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position.
+    exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position. Of a
+    function of `*tensors`, it is a dict of all arguments, which gives them names.
     `kinks` are the points at which it has no derivative, `singular` those at which that is infinite or the function
     jumps, `curvature_jumps` those without a second derivative: numbers for all arguments, or a dict of them by an
     argument's name or position, or a function of the arguments (NumPy arrays) that gives distances from them.
@@ -129,12 +131,11 @@ def operation(
     ... def squared_modulus(z):
     ...     return tf.math.real(z * tf.math.conj(z))
     """
-    frame = sys._getframe(1)
-    module, file, line = str(frame.f_globals.get("__name__", "__main__")), frame.f_code.co_filename, frame.f_lineno
+    caller = Caller.of(sys._getframe(1))
 
     def put(function: Any) -> Any:
         called = _name_of(function) if name is None else name
-        given = Declaration(function, called, attributes or {}, shapes)
+        given = Declaration(function, called, attributes or {}, shapes, domain)
         choices, types = given.choices, given.types(dtype, result)
         spec = OpSpec(
             called,
@@ -157,7 +158,7 @@ def operation(
             rtol=types.rtol,
             modes=given.modes(modes),
         )
-        register(Registration(spec, Origin.of(module, file), file, line, shapes is None))
+        register(Registration(spec, function, caller, shapes is None))
         return function
 
     return put if function is None else put(function)
@@ -175,6 +176,7 @@ class Declaration:
     name: str
     attributes: Mapping[str, Iterable[Any]]
     shapes: DeclaredShapes | None
+    domain: Any = "reals"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name) or iskeyword(self.name):
@@ -212,20 +214,29 @@ class Declaration:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of the parameters that take tensors: without a default, not an attribute."""
+        """The names of the parameters that take tensors: without a default, not an attribute.
+
+        Those of a function of any number of tensors are the names in its domain.
+        """
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return tuple(
+        found = tuple(
             name
             for name, one in self.parameters.items()
             if one.kind in positional and one.default is one.empty and name not in self.attributes
         )
+        named = isinstance(self.domain, Mapping) and all(isinstance(one, str) for one in self.domain)
+        return tuple(self.domain) if not found and self._takes_any_number and named else found
+
+    @property
+    def _takes_any_number(self) -> bool:
+        return inspect.Parameter.VAR_POSITIONAL in {one.kind for one in self.parameters.values()}
 
     @property
     def arity(self) -> int:
         """The number of tensors it takes, by its signature or else by its shapes."""
         if self.arguments:
             return len(self.arguments)
-        if any(one.kind is one.VAR_POSITIONAL for one in self.parameters.values()):
+        if self._takes_any_number:
             entry = self.shapes[0] if self.shapes else ()
             return len(entry) if _is_entry_of_shapes(entry) else 1
         raise self.refused("function", self.function, "a parameter without a default, which takes the tensor")
@@ -318,7 +329,8 @@ class Declaration:
         names = self.arguments or tuple(map(str, range(self.arity)))
         for key in given:
             if key not in names and key not in range(self.arity):
-                raise self.refused(what, given, f"names of arguments ({', '.join(names)}); {key!r} is not one")
+                more = "" if self.arguments or not self._takes_any_number else f"; {OF_ANY_NUMBER}"
+                raise self.refused(what, given, f"names of arguments ({', '.join(names)}); {key!r} is not one{more}")
         return [(f"{what}[{name!r}]", given.get(name, given.get(at, default))) for at, name in enumerate(names)]
 
     def _interval(self, given: Any, what: str) -> Interval:

@@ -132,6 +132,59 @@ def test_a_module_that_the_controller_cannot_import_does_not_end_the_run_and_its
     assert "ModuleNotFoundError" in told
 
 
+PROFILES = """
+    import pytest
+    from hypothesis import errors, given, settings, strategies as st
+    from hypothesis.internal.conjecture import providers
+
+    DRAWS = providers._get_local_constants
+
+    def test_of_the_project():
+        assert settings.get_profile("nightly").max_examples == 7
+        assert providers._get_local_constants is DRAWS
+
+    def test_hunting():
+        assert settings.get_current_profile_name() == "dev"
+        assert settings.get_profile("dev").max_examples == 10
+
+    def test_not_hunting():
+        with pytest.raises(errors.InvalidArgument):
+            settings.get_profile("dev")
+"""
+
+
+def test_a_project_that_hunts_has_the_profiles_beside_its_own_and_another_has_none(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(KEEPING.replace('"mine", ', '"nightly", max_examples=7, ').replace('"mine"', '"nightly"'))
+    pytester.makepyfile(test_own=OWN.split("    def test_of")[0], test_profiles=PROFILES)
+    chosen = ("-k", "registration or of_the_project or test_hunting")
+    result = run(pytester, "--gradcheck-ops=cubed", "--hypothesis-profile=dev", *chosen)
+    result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
+    result = run(pytester, "-k", "of_the_project or not_hunting", "test_profiles.py")
+    result.assert_outcomes(passed=2, deselected=1)
+
+
+REFUSED = """
+    import gradcheck
+    import tensorflow as tf
+
+    @gradcheck.operation(modes=["tf.function"])
+    def own_round(x):
+        return tf.round(x)
+"""
+
+
+def test_with_a_budget_an_operation_is_accepted_in_its_turn_and_refused_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(REFUSED)
+    result = run(pytester, "--gradcheck-ops=own_round", "--gradcheck-minutes=0.5")
+    assert "test_registration" not in result.stdout.str()
+    assert "its gradient is None" in result.stdout.str()
+    outcomes = result.parseoutcomes()
+    assert outcomes.pop("errors") == 1
+    assert set(outcomes) == {"skipped"}
+    result = run(pytester, "--gradcheck-ops=own_round", "--gradcheck-minutes=0.01")
+    assert result.ret == pytest.ExitCode.OK, "the time is over before operations are collected"
+
+
 def test_two_runs_that_begin_at_once_in_processes_of_one_number_have_names_of_their_own(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,24 @@ def lambert_w_tail_inverse(shift: Any, scale: Any, tailweight: Any, y: Any) -> A
     return shift + scale * z * exp(-lambertw(tailweight * z**2).real / 2)
 
 
+def kumaraswamy_inverse_slope(a: Any, b: Any, u: Any) -> Any:
+    return -expected.kumaraswamy_log_prob(a, b, (1 - (1 - u) ** (1 / b)) ** (1 / a))
+
+
+def negative_binomial_cdf(count: Any, chance: Any) -> Any:
+    """At most 3 successes before so many failures."""
+    return expected.beta_cdf(count, 4, 1 - chance)
+
+
+def pert_cdf(low: Any, peak: Any, high: Any, x: Any) -> Any:
+    width = high - low
+    return expected.beta_cdf(1 + 4 * (peak - low) / width, 1 + 4 * (high - peak) / width, (x - low) / width)
+
+
+def weibull_inverse_slope(scale: Any, concentration: Any, u: Any) -> Any:
+    return -expected.weibull_log_prob(concentration, scale, scale * (-log(1 - u)) ** (1 / concentration))
+
+
 def weibull_slope(scale: Any, concentration: Any, x: Any) -> Any:
     return expected.weibull_log_prob(concentration, scale, x)
 
@@ -135,6 +153,7 @@ ORACLES: dict[str, Oracle] = {
     "tfp_gamma_log_prob": elementwise(expected.gamma_log_prob),
     "tfp_generalized_extreme_value_cdf": limit(expected.extreme_value_cdf),
     "tfp_generalized_extreme_value_cdf_forward": limit(expected.extreme_value_cdf),
+    "tfp_generalized_extreme_value_cdf_forward_log_det_jacobian": limit(expected.extreme_value_log_prob),
     "tfp_generalized_extreme_value_cdf_inverse": limit(extreme_value_quantile),
     "tfp_generalized_extreme_value_log_prob": limit(expected.extreme_value_log_prob),
     "tfp_generalized_extreme_value_mean": limit(expected.extreme_value_mean),
@@ -145,10 +164,13 @@ ORACLES: dict[str, Oracle] = {
     "tfp_generalized_pareto_survival_function": limit(expected.generalized_pareto_survival),
     "tfp_kernel_exp_sin_squared": of_points(lambda *points: expected.exp_sin_squared(mpf(0.8), mpf(1.7), *points)),
     "tfp_kumaraswamy_cdf_forward_log_det_jacobian": elementwise(kumaraswamy_slope),
+    "tfp_kumaraswamy_cdf_inverse_log_det_jacobian": elementwise(kumaraswamy_inverse_slope),
     "tfp_kumaraswamy_log_prob": elementwise(expected.kumaraswamy_log_prob),
     "tfp_lambert_w_normal_cdf": elementwise(lambert_w_normal_cdf),
     "tfp_lambert_w_normal_log_prob": elementwise(expected.lambert_w_normal_log_prob),
+    "tfp_lambert_w_tail_forward_log_det_jacobian": elementwise(lambda *given: expected.lambert_w_tail(*given)[1]),
     "tfp_lambert_w_tail_inverse": elementwise(lambert_w_tail_inverse),
+    "tfp_lambert_w_tail_inverse_log_det_jacobian": elementwise(lambda *x: expected.lambert_w_tail_inverse(*x)[1].real),
     "tfp_laplace_cdf": elementwise(laplace_cdf),
     "tfp_laplace_log_cdf": elementwise(lambda *given: log(laplace_cdf(*given))),
     "tfp_laplace_survival_function": elementwise(laplace_survival),
@@ -157,10 +179,14 @@ ORACLES: dict[str, Oracle] = {
     "tfp_math_atan_difference": elementwise(lambda x, y: atan(x) - atan(y)),
     "tfp_math_bessel_ive": elementwise(lambda z: exp(-abs(z)) * besseli(2, z)),
     "tfp_math_lambertw": elementwise(lambda z: lambertw(z).real),
+    "tfp_negative_binomial_cdf": elementwise(negative_binomial_cdf),
+    "tfp_pert_cdf": elementwise(pert_cdf),
     "tfp_power_forward_log_det_jacobian": elementwise(lambda exponent, x: log(exponent) + (exponent - 1) * log(x)),
+    "tfp_power_inverse_log_det_jacobian": elementwise(lambda exponent, y: (1 / exponent - 1) * log(y) - log(exponent)),
     "tfp_student_t_cdf": elementwise(expected.student_t_cdf),
     "tfp_two_piece_student_t_cdf": elementwise(two_piece_student_t_cdf),
     "tfp_weibull_cdf_forward_log_det_jacobian": elementwise(weibull_slope),
+    "tfp_weibull_cdf_inverse_log_det_jacobian": elementwise(weibull_inverse_slope),
     "tfp_weibull_log_prob": elementwise(expected.weibull_log_prob),
     "tfp_zipf_log_prob": elementwise(lambda s: -s * log(3) - log(zeta(s))),
 }

@@ -87,7 +87,7 @@ def known_page(records: Sequence[Known], release: str) -> str:
     )
 
 
-SECTIONS = {
+SECTIONS: dict[Severity | str, tuple[str, str]] = {
     Severity.SILENT: ("Silently wrong", "Another number than the derivative."),
     Severity.NONE: ("None", "No gradient, or no part of it, where there is one."),
     Severity.NOT_FINITE: ("Not finite", "NaN or infinity where the derivative is a number."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ MARKER = "gradcheck_operation"
 FIXTURES = "gradcheck_"
 REGISTRY = "gradcheck.operations.registry"
 TESTS = "gradcheck.strategies.operation_tests"
+PROFILES = "gradcheck.strategies.profiles"
 
 
 class ProjectOperations:
@@ -86,6 +88,16 @@ class ProjectOperations:
         own = [one for one in known if one.signature.operation in names]
         made: list[pytest.Item] = tests.collected(session, names, own, profile, seed)
         return made
+
+
+def add_profile(config: pytest.Config) -> None:
+    """Registers the profile of --hypothesis-profile, if it is one of the hunt's and the project has none of that name.
+
+    Raises ValueError where failures cannot be kept as the environment asks for.
+    """
+    name = config.getoption("--hypothesis-profile", None)
+    if name is not None:
+        import_module(PROFILES).add(name, config.rootpath / ".hypothesis")
 
 
 def _hunts(item: pytest.Item) -> bool:

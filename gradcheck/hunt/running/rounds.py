@@ -29,6 +29,8 @@ RAREST = 8.0
 """A test whose marker says that it is `rare`, such as one on thousands of elements, once in this many."""
 UNDRAWN = 0.07
 """The share of the time for what draws no examples, such as records of known defects."""
+SHRINKING = 300
+"""The seconds that Hypothesis shrinks by itself."""
 SETTINGS, SEED = "_hypothesis_internal_use_settings", "_hypothesis_internal_use_seed"
 
 
@@ -153,6 +155,24 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     repeats = seed or own.derandomize
     with _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")):
         item.obj(**given)
+
+
+@contextmanager
+def shrunk_within(seconds: float) -> Iterator[None]:
+    """A context in which Hypothesis shrinks for so many seconds at most, and says nothing about it.
+
+    Examples are passed over by then, but hundreds would still be drawn, which runs their operations, for up to five
+    minutes. There is no setting for it; where the private names are gone, a test says so.
+    """
+    from hypothesis.internal.conjecture import engine
+
+    given = {"MAX_SHRINKING_SECONDS": min(seconds, SHRINKING), "report": lambda text: None}
+    before = {name: getattr(engine, name) for name in given if hasattr(engine, name)}
+    vars(engine).update({name: given[name] for name in before})
+    try:
+        yield
+    finally:
+        vars(engine).update(before)
 
 
 @contextmanager

@@ -10,8 +10,6 @@ import gradcheck
 import numpy as np
 import tensorflow as tf
 
-from named import named
-
 operation = partial(gradcheck.operation, modes=())
 lik, m, d = gpflow.likelihoods, gpflow.mean_functions, gpflow.logdensities
 
@@ -29,17 +27,17 @@ def likelihood(name, made, label, methods):
         takes = {"f": True, "variance": not (moments or method == "log_prob"), "y": continuous and not moments}
         names = tuple(name for name, taken in takes.items() if taken)
         shapes = [((2, 1),) * len(names), ((3, 1),) * len(names)]
-        operation(name=f"gpflow_{name}_{method}", shapes=shapes, domain={one: domain[one] for one in names})(called(getattr(made, method), None if continuous or moments else label, names))
+        operation(name=f"gpflow_{name}_{method}", shapes=shapes, domain={one: domain[one] for one in names})(called(getattr(made, method), None if continuous or moments else label))
 
 
-def called(method, label, names):
-    """A function of tensors of these names; the first argument of a method, the inputs, is ignored by all of these."""
+def called(method, label):
+    """A function of tensors; the first argument of a method, the inputs, is ignored by all of these."""
 
     def function(*tensors):
         labels = () if label is None else (tf.zeros_like(tensors[0]) + label,)
         return method(tf.zeros_like(tensors[0]), *tensors, *labels)
 
-    return named(function, names)
+    return function
 
 
 def definite(x):

@@ -10,8 +10,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from named import named
-
 tfb = tfp.bijectors
 
 REALS, NEAR, UNIT, SCALE, POSITIVE, SMALL = "reals", (-3, 3), (0, 1), (0.1, 5), (0.05, 6), (-0.3, 0.3)
@@ -24,21 +22,20 @@ def bijector(name, make, domain, image, parameters=None, *, constant=False, **de
     Of a `constant` determinant there is no derivative.
     """
     parameters = parameters or {}
-    names = (*parameters, "point")
     for form, where in (("forward", domain), ("inverse", image)):
         for method, more in ((form, ()), (f"{form}_log_det_jacobian", (0,)))[: 2 - constant]:
             given = {**parameters, "point": where}
-            gradcheck.operation(name=f"tfp_{name}_{method}", domain=given, modes=(), **declared)(called(make, method, more, names))
+            gradcheck.operation(name=f"tfp_{name}_{method}", domain=given, modes=(), **declared)(called(make, method, more))
 
 
-def called(make, method, more, names):
-    """A function of tensors of these names, with the shape of the point."""
+def called(make, method, more):
+    """A function of the parameters and the point, with the shape of the point."""
 
     def function(*tensors):
         *parameters, point = tensors
         return tf.broadcast_to(getattr(make(*parameters), method)(point, *more), tf.shape(point))
 
-    return named(function, names)
+    return function
 
 
 def vectors(name, make, shapes, place=tf.identity, *, constant=False):

@@ -10,8 +10,6 @@ import gradcheck
 import numpy as np
 import tensorflow_probability as tfp
 
-from named import named
-
 tfd = tfp.distributions
 
 NEAR, SCALE, SHAPE, UNIT = (-3, 3), (0.1, 5), (0.2, 6), (0, 1)
@@ -24,17 +22,17 @@ def distribution(name, make, parameters, methods, **declared):
     for listed, value in methods.items():
         for method in listed.split():
             domain = {**parameters, **({"value": value} if isinstance(value, tuple) else {})}
-            gradcheck.operation(name=f"tfp_{name}_{method}", domain=domain, modes=(), **declared)(called(make, method, value, tuple(domain)))
+            gradcheck.operation(name=f"tfp_{name}_{method}", domain=domain, modes=(), **declared)(called(make, method, value))
 
 
-def called(make, method, value, names):
-    """A function of tensors of these names."""
+def called(make, method, value):
+    """A function of the parameters and of the value, if that is drawn."""
 
     def function(*tensors):
         given = (tensors[-1],) if isinstance(value, tuple) else () if value is None else (np.float64(value),)
         return getattr(make(*tensors[: len(tensors) - isinstance(value, tuple)]), method)(*given)
 
-    return named(function, names)
+    return function
 
 
 def at_loc(loc, scale, *others):
@@ -65,6 +63,17 @@ def fair(probs, *_):
 def whole(a, b, _):
     """Whether a parameter of the incomplete beta function is a whole number."""
     return np.any(a == np.round(a)) or np.any(b == np.round(b))
+
+
+def whole_count(count, _):
+    """Whether a parameter of the incomplete beta function is a whole number, where the other one is constant."""
+    return np.any(count == np.round(count))
+
+
+def whole_of_pert(low, peak, high, _):
+    """Whether a parameter of the incomplete beta function is a whole number in the distribution of a peak between two ends."""
+    shares = 4 * (peak - low) / (high - low), 4 * (high - peak) / (high - low)
+    return any(np.any(np.abs(share - np.round(share)) < 1e-12) for share in shares)
 
 
 def at_peak(low, high, peak, value):
@@ -117,12 +126,14 @@ distribution("log_normal", tfd.LogNormal, LOC_SCALE, {"log_prob cdf": POSITIVE, 
 distribution("logistic", tfd.Logistic, LOC_SCALE, {"log_prob cdf survival_function": NEAR, "quantile": UNIT})
 distribution("logit_normal", tfd.LogitNormal, LOC_SCALE, {"log_prob cdf": UNIT})
 distribution("moyal", tfd.Moyal, LOC_SCALE, {"log_prob cdf": NEAR})
-distribution("negative_binomial", lambda count, probs: tfd.NegativeBinomial(count, probs=probs), {"count": SHAPE, "probs": UNIT}, {"log_prob cdf": 3.0})
+distribution("negative_binomial", lambda count, probs: tfd.NegativeBinomial(count, probs=probs), {"count": SHAPE, "probs": UNIT}, {"log_prob": 3.0})
+distribution("negative_binomial", lambda count, probs: tfd.NegativeBinomial(count, probs=probs), {"count": SHAPE, "probs": UNIT}, {"cdf": 3.0}, special={"a whole count": whole_count})
 distribution("noncentral_chi2", lambda noncentrality: tfd.NoncentralChi2(np.float64(3), noncentrality), {"noncentrality": SCALE}, {"log_prob": POSITIVE})
 distribution("normal", tfd.Normal, LOC_SCALE, {"log_prob cdf log_cdf survival_function": NEAR, "quantile": UNIT, "entropy": None})
 distribution("normal_inverse_gaussian", tfd.NormalInverseGaussian, {**LOC_SCALE, "tailweight": (1, 3), "skewness": MIDDLE}, {"log_prob": NEAR})
 distribution("pareto", tfd.Pareto, {"concentration": SHAPE, "scale": (0.1, 1)}, {"log_prob cdf": (1, 6)})
-distribution("pert", lambda low, peak, high: tfd.PERT(low, peak, high), {"low": (-3, -2), "peak": (-1, 1), "high": (2, 3)}, {"log_prob cdf": (-1.9, 1.9)})
+distribution("pert", lambda low, peak, high: tfd.PERT(low, peak, high), {"low": (-3, -2), "peak": (-1, 1), "high": (2, 3)}, {"log_prob": (-1.9, 1.9)})
+distribution("pert", lambda low, peak, high: tfd.PERT(low, peak, high), {"low": (-3, -2), "peak": (-1, 1), "high": (2, 3)}, {"cdf": (-1.9, 1.9)}, special={"a whole parameter": whole_of_pert})
 distribution("poisson", tfd.Poisson, {"rate": SCALE}, {"log_prob cdf": 2.0})
 distribution("probit_bernoulli", tfd.ProbitBernoulli, {"probits": NEAR}, {"log_prob": 1.0})
 distribution("relaxed_bernoulli", tfd.RelaxedBernoulli, {"temperature": (0.5, 2), "logits": NEAR}, {"log_prob cdf": UNIT})

@@ -3,7 +3,10 @@ corrected."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -100,6 +103,22 @@ def test_what_is_wrong_beside_a_kink_is_shown_there_and_can_be_decided_again(
     assert of_report(found).state is State.STILL
     register(right, **declared)
     assert of_report(found).state is State.FIXED
+
+
+def test_points_beside_a_kink_are_tried_for_as_long_as_a_test_may_shrink(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(too_steep, kinks=0.0)
+    tried: list[int] = []
+    for seconds in (3.5, math.inf):
+        now = Monitor(clock=partial(next, itertools.count()), shrink_seconds=seconds)
+        before = monitor.install(now)
+        with monkeypatch.context() as patch:
+            patch.setattr("gradcheck.hunt.examine._same_at", lambda *_: tried.append(1))
+            found_in(of_ramp([0.0, 2.0]), 1)
+        monitor.install(before)
+        tried.append(0)
+    assert tried.index(0) < 5 < len(tried) - 5
 
 
 def test_what_is_outside_the_slopes_at_a_kink_stays_there() -> None:

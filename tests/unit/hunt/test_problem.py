@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import gradcheck
+from gradcheck.autodiff.reverse import Gradients
 from gradcheck.graph import Graph, Input, Node, alone, literal
+from gradcheck.hunt import trial
 from gradcheck.hunt.blame import blame
 from gradcheck.hunt.evaluation import forward, values_of
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.nonsmooth import count_on, nonsmooth_nodes
 from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.registry import forget
 from gradcheck.operations.spec import OpSpec
+from gradcheck.problem.mapped import MEASURED
+from gradcheck.result import Verdict
 
 X = Input((3,), (0.5, -1.0, 2.0))
 S = Input((), (3.0,))
@@ -46,6 +55,54 @@ def test_gradients_in_one_batch_are_those_point_by_point() -> None:
     batch = problem(weights).gradients_at(np.ones(1), points)
     single = [problem(weights).gradients(np.ones((1, 1)), point).values[0] for point in points]
     assert np.allclose(batch, single, rtol=1e-14)
+
+
+@pytest.fixture
+def slow() -> Iterator[list[bool]]:
+    """An operation of a project that takes a hundredth of a second; lists for each call whether it was eager."""
+    eager: list[bool] = []
+
+    def slow_sine(x: Any) -> Any:
+        eager.append(tf.executing_eagerly())
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+        return tf.reduce_sum(tf.sin(x)) * x
+
+    gradcheck.operation(shapes=[(2,)], modes=())(slow_sine)
+    yield eager
+    forget(["slow_sine"])
+
+
+def test_the_gradients_of_a_slow_operation_are_taken_by_a_graph_and_are_the_same(slow: list[bool]) -> None:
+    graph = Graph((literal([0.3, 0.7]),), (Node.of("slow_sine", 0), Node.of("tanh", 1)))
+    problem = GraphProblem.evaluated(graph, np.array([1.0, -2.0]))
+    points = problem.point + np.random.default_rng(0).normal(size=(200, 2))
+    before = problem.gradients_at(np.ones(1), points)
+    slow.clear()
+    np.testing.assert_allclose(problem.gradients_at(np.ones(1), points), before, rtol=1e-13, atol=1e-14)
+    assert 0 < sum(slow) <= 2 * MEASURED
+    slow.clear()
+    other = GraphProblem.evaluated(replace(graph, inputs=(literal([0.5, 0.1]),)), np.array([0.5, 3.0]))
+    np.testing.assert_allclose(
+        other.gradients_at(np.ones(1), points[:9]), [other.gradients(np.ones((1, 1)), p).values[0] for p in points[:9]]
+    )
+    assert sum(slow) == 1 + 9, "the point itself, and one by one what it is compared with"
+
+
+def doubled(gradients: Gradients) -> Gradients:
+    return replace(gradients, values=2 * gradients.values)
+
+
+def test_a_slow_operation_that_is_wrong_is_checked_within_seconds(slow: list[bool]) -> None:
+    graph = Graph((literal([0.3, 0.7]),), (Node.of("slow_sine", 0),))
+    assert trial.run(graph).result.verdict == Verdict.AGREE
+    slow.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        right = GraphProblem.products
+        patch.setattr(GraphProblem, "products", lambda *given: doubled(right(*given)))
+        assert trial.run(graph, (2,)).result.verdict == Verdict.MISMATCH
+    assert sum(slow) < 100
 
 
 def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:

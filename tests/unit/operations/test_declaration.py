@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module, invalidate_caches, reload
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -270,6 +273,136 @@ def test_a_name_that_another_has_is_taken_and_a_module_may_be_loaded_twice() -> 
         gradcheck.operation(name="own_taken")(own_product)
     for _ in range(2):
         gradcheck.operation(name="own_loaded_twice")(own_identity)
+
+
+def with_factor(factor: float) -> Any:
+    return lambda x: factor * x
+
+
+def all_registered(name: str, given: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+    for function, declared in given:
+        gradcheck.operation(name=name, **declared)(function)
+
+
+def test_one_line_may_register_a_function_again_but_no_other_one_and_not_otherwise_declared() -> None:
+    taken = r"'own_again' at test_declaration.py:(\d+): the name is taken by the operation at test_declaration.py:\1;"
+    one = with_factor(1.0), dict[str, Any]()
+    all_registered("own_again", [one, one])
+    others: list[tuple[Any, dict[str, Any]]] = [(with_factor(2.0), {}), (one[0], {"domain": (0, 1)})]
+    for other in [*others, (one[0], {"shapes": [(3,)]})]:
+        forget(list(REGISTERED))
+        with pytest.raises(OperationError, match=taken):
+            all_registered("own_again", [one, other])
+        assert CATALOGUE["own_again"].domains == (REALS,)
+
+
+def test_layers_that_one_line_registers_are_told_apart() -> None:
+    layers = [tf.keras.layers.Dense(2, name=f"own_layer_{number}") for number in range(2)]
+    with pytest.raises(OperationError, match="the name is taken by the operation at"):
+        all_registered("own_layer", [(layer, {"shapes": [(None, 3)], "dtype": "float32"}) for layer in layers])
+
+
+HELPER = """
+import gradcheck
+
+def registered(name, function):
+    return gradcheck.operation(name=name)(function)
+
+def scaled(factor):
+    return lambda x: factor * x
+"""
+TABLE = """
+from own_helper import registered, scaled
+
+for number in range(2):
+    registered(f"own_{number}", scaled(number))
+registered("own_identity", lambda x: +x)
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that registers operations by a helper in another module."""
+    (tmp_path / "own_helper.py").write_text(HELPER)
+    (tmp_path / "own_table.py").write_text(TABLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)  # whose times are those of seconds
+    yield tmp_path / "own_table.py"
+    for name in ("own_helper", "own_table"):
+        sys.modules.pop(name, None)
+
+
+def test_the_origin_is_the_module_that_is_imported_whatever_helper_it_calls(table: Path) -> None:
+    import_module("own_table")
+    assert origins() == (Origin("own_table", str(table.parent)),)
+    assert {made.place for made in REGISTERED.values()} == {"own_table.py:5", "own_table.py:6"}
+    forget(list(REGISTERED))
+    del sys.modules["own_table"]
+    Origin("own_table", str(table.parent)).load()
+    assert list(REGISTERED) == ["own_0", "own_1", "own_identity"]
+
+
+def test_a_module_may_be_loaded_again_as_it_was_or_changed(table: Path) -> None:
+    module = import_module("own_table")
+    for text in (TABLE, f"\n\n{TABLE}"):
+        table.write_text(text)
+        invalidate_caches()
+        reload(module)
+    assert REGISTERED["own_identity"].place == "own_table.py:8"
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ('registered("own_identity", lambda x: -x)', ("own_table.py:7", "own_table.py:6")),
+        ('for number in range(2): registered("own_both", scaled(number))', ("own_table.py:7",) * 2),
+    ],
+)
+def test_a_helper_registers_no_name_twice(table: Path, text: str, places: tuple[str, str]) -> None:
+    table.write_text(f"{TABLE}{text}\n")
+    with pytest.raises(OperationError, match="at {}: the name is taken by the operation at {};".format(*places)):
+        import_module("own_table")
+
+
+def test_a_cell_of_a_notebook_may_be_run_again_as_it_was_or_changed() -> None:
+    cell = "import gradcheck\n@gradcheck.operation\ndef own_cell(x):\n    return 2 * x\n"
+    own = {"__name__": "__main__"}
+    for number, text in enumerate((cell, cell, f"\n{cell}")):
+        exec(compile(text, f"<cell {number // 2}>", "exec"), own)
+        assert REGISTERED["own_cell"].function is own["own_cell"]
+    line = "for factor in (1.0, 2.0):\n    gradcheck.operation(name='own_line')(lambda x, factor=factor: factor * x)\n"
+    with pytest.raises(OperationError, match="'own_line' at <cell 3>:2: the name is taken"):
+        exec(compile(line, "<cell 3>", "exec"), own)
+
+
+def own_sum(*tensors: Any) -> Any:
+    return tf.add_n(tensors)
+
+
+def test_the_domain_names_the_arguments_of_a_function_of_any_number_of_tensors() -> None:
+    spec = made(own_sum, domain={"loc": (-1, 1), "scale": "positive", "value": "reals"}, kinks={"value": 0.0})
+    assert (spec.arity, spec.domains) == (3, (Interval(-1.0, 1.0), POSITIVE, REALS))
+    assert spec.kinks is not None
+    accept(REGISTERED["own_sum"])
+    spec = made(own_sum, name="own_pair", shapes=[((2,), (2,))], domain={"x": "positive", "y": "reals"})
+    assert (spec.arity, spec.domains) == (2, (POSITIVE, REALS))
+    spec = made(own_sum, name="own_places", shapes=[((2,), (2,))], domain={1: "positive"})
+    assert spec.domains == (REALS, POSITIVE)
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ({"domain": {0: "reals", 1: "positive"}}, r"1 is not one; of a function of \*tensors, domain= has the names"),
+        ({"kinks": {"x": 0.0}}, r"'x' is not one; of a function of \*tensors, domain= has the names of all"),
+        ({"domain": {"x": "reals"}, "shapes": [((2,), (2,))]}, r"one shape for each.*; it takes 1"),
+    ],
+)
+def test_a_function_of_any_number_of_tensors_is_told_where_their_names_come_from(
+    declared: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(OperationError, match=complaint):
+        gradcheck.operation(**declared)(own_sum)
 
 
 def test_something_without_a_name_or_without_a_tensor() -> None:

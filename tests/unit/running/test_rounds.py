@@ -165,3 +165,35 @@ def test_workers_go_through_the_rounds_side_by_side(pytester: pytest.Pytester) -
     assert sum(map(len, parts)) > 6 + 3 * 8 + 2 * 8 + 7
     for part in parts:
         assert next(name for name in part if name in (*FIRST, *SECOND)) in FIRST
+
+
+SLOWLY = """
+    import time
+    from hypothesis import given, strategies as st
+    from gradcheck.hunt import monitor
+
+    failed = []
+
+    def drawn(numbers):
+        time.sleep(0.05)
+        return tuple(numbers)
+
+    @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=9).map(drawn))
+    def test_operation(gradcheck_coverage, example):
+        if not monitor.current().passes_over(example) and sum(example) % 7 == 3:
+            failed.append(time.monotonic())
+            monitor.current().fail(example, None)
+            raise AssertionError("planted")
+
+    def test_how_long_it_shrank():
+        assert time.monotonic() - failed[0] < 5, "it was drawn on, a twentieth of a second each"
+"""
+
+
+def test_when_the_time_for_shrinking_is_over_nothing_more_is_drawn(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST.replace("max_examples=7", "max_examples=70"))
+    pytester.makepyfile(SLOWLY)
+    result = run_here(pytester, "--gradcheck-shrinking=0.3")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*planted*"])
+    assert "REPORT THIS" not in result.stdout.str()
