@@ -27,7 +27,13 @@ from gradcheck.operations.pooling import (
 )
 from gradcheck.operations.shapes import at_least
 from gradcheck.operations.spec import Shapes
-from gradcheck.operations.special_sets import NARROW_FILTER, OVER_256_PIXELS, OVER_256_ROWS, OVER_1024_PIXELS
+from gradcheck.operations.special_sets import (
+    NARROW_FILTER,
+    OVER_256_IMAGES,
+    OVER_256_PIXELS,
+    OVER_256_ROWS,
+    OVER_1024_PIXELS,
+)
 from gradcheck.typing import Array
 
 _nn = partial(operation, "nn")
@@ -166,6 +172,7 @@ CONVOLUTIONS = (
         when=lambda shape: len(shape) == 4,
         others=lambda shape: [(shape[1:2],)],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
+        special=(OVER_256_IMAGES,),
     ),
     on_images(
         "conv2d",

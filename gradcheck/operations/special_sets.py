@@ -128,6 +128,7 @@ def _many_along(count: int, x: Array, *, axis: Axes = -1) -> object:
 # Where numbers stop counting by one: the significand of bfloat16 has 8 bits, that of float16 11.
 OVER_256_ROWS, OVER_1024_ROWS = over_rows(256), over_rows(1024)
 # Behind a number as large as 2048, a thousand ones count for nothing in float16.
+OVER_256_IMAGES = SpecialSet("more than 256 images", lambda x: x.shape[0] > 256)
 OVER_256_PIXELS = SpecialSet("more than 256 pixels", OVER_256_ROWS.holds)
 OVER_1024_PIXELS = SpecialSet("more than 1024 pixels", OVER_1024_ROWS.holds)
 MANY_ALONG_AXIS = tuple(

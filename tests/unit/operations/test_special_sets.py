@@ -136,6 +136,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("cumsum", "more than 256 elements along axis", (np.ones((257, 256)),), {}, False),
     ("cumsum_over_axis", "more than 1024 elements along axis", (np.ones((1025, 1)),), {"axis": 0}, True),
     ("cumsum_over_axis", "more than 1024 elements along axis", (np.ones((1025, 1)),), {"axis": 1}, False),
+    ("bias_add_channels_first", "more than 256 images", (np.ones((257, 1, 1, 1)), np.ones(1)), {}, True),
+    ("bias_add_channels_first", "more than 256 images", (np.ones((256, 1, 2, 2)), np.ones(1)), {}, False),
     ("conv2d", "more than 256 pixels", (np.ones((257, 1, 1)), np.ones((1, 1, 1, 1))), {}, True),
     ("conv2d", "more than 256 pixels", (np.ones((16, 16, 9)), np.ones((1, 1, 9, 1))), {}, False),
     ("einsum", "more than 1024 rows", (np.ones((5, 205, 1)), np.ones((1, 1))), {}, True),
