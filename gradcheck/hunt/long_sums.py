@@ -44,6 +44,7 @@ def compare_sums(problem: GraphProblem) -> Comparison | None:
     excess = np.where(endless, -1.0, np.abs(taken - expected) - allowed)
     far = np.argsort(-excess, kind="stable")[: np.count_nonzero(excess > 0)]
     sums, lost = _sums(plain, far[:WORST], number_type)
+    lost = lost + ROUNDOFF[number_type] * np.max(np.abs(expected), initial=0.0)
     straight = np.isfinite(lost)
     decided = far[:WORST][straight]
     expected[decided], allowed[decided] = sums[straight], lost[straight]
