@@ -17,6 +17,8 @@ UNSUPPORTED = re.compile(
 vectorize (tape.jacobian documents a ValueError then), handles of variables that are created inside, and intermediates
 of branches, which pfor stacks without their handle data."""
 
+NO_GRADIENTS = "No gradients provided for any variable"
+"""In the error of an optimizer of Keras that got None for each variable."""
 PLACES = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
 
 

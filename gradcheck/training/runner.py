@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.errors import NO_GRADIENTS
 from gradcheck.autodiff.sources import variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
@@ -289,9 +290,10 @@ class StepRunner:
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own
-            raise RuntimeError(
-                f"step raised {type(error).__name__}: {error}; it has to run before it can be checked"
-            ) from error
+            said = str(error).rstrip(".")
+            why = "no variable got a gradient, and print(gradcheck.explain(step, ...)) says why"
+            step = why if NO_GRADIENTS in said else "it has to run before it can be checked"
+            raise RuntimeError(f"step raised {type(error).__name__}: {said}; {step}") from error
 
     def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
         """The values of the variables after the optimizers alone got the same gradients in the same state."""

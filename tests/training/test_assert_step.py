@@ -744,3 +744,19 @@ def test_a_loss_that_is_not_finite(x: tf.Variable) -> None:
 
     with pytest.raises(ValueError, match=r"loss of the step is nan.*; in the forward pass, tf\.math\.log at .* = -"):
         assert_step(step)
+
+
+def test_an_optimizer_that_got_no_gradient_leads_to_explain() -> None:
+    """A loss of argmax depends on no weight smoothly: all gradients are None, and Keras' optimizers raise."""
+    weights, optimizer = tf.Variable([[1.0, 0.5]]), tf.keras.optimizers.SGD()
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.cast(tf.argmax(x @ weights, axis=-1), tf.float32))
+        optimizer.apply_gradients(zip(tape.gradient(loss, [weights]), [weights], strict=True))
+        return loss
+
+    with pytest.raises(
+        RuntimeError, match=r"for any variable; no variable got a gradient, and print\(gradcheck.explain"
+    ):
+        gradcheck.assert_step(step, tf.ones([2, 1]))
