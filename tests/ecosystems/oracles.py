@@ -118,6 +118,12 @@ def pert_cdf(low: Any, peak: Any, high: Any, x: Any) -> Any:
     return expected.beta_cdf(1 + 4 * (peak - low) / width, 1 + 4 * (high - peak) / width, (x - low) / width)
 
 
+def relaxed_bernoulli_log_prob(temperature: Any, logits: Any, x: Any) -> Any:
+    """The density of the logistic function of (logits + a logistic variable) / temperature."""
+    z = temperature * (log(x) - log(1 - x)) - logits
+    return log(temperature) - log(x) - log(1 - x) - z - 2 * log(1 + exp(-z))
+
+
 def weibull_inverse_slope(scale: Any, concentration: Any, u: Any) -> Any:
     return -expected.weibull_log_prob(concentration, scale, scale * (-log(1 - u)) ** (1 / concentration))
 
@@ -145,10 +151,14 @@ ORACLES: dict[str, Oracle] = {
     "gpflow_matern32_of_one": of_one(of_pairs(matern32)),
     "gpflow_matern52": of_pairs(matern52),
     "gpflow_matern52_of_one": of_one(of_pairs(matern52)),
+    # With GPflow's initial coefficients it is the constant 1.
+    "gpflow_polynomial_mean": lambda x: 1 + 0 * x[:, :1],
     "tfp_beta_cdf": elementwise(expected.beta_cdf),
     "tfp_beta_log_prob": elementwise(expected.beta_log_prob),
     "tfp_chi2_log_prob": elementwise(expected.chi2_log_prob),
     "tfp_continuous_bernoulli_log_prob": elementwise(expected.continuous_bernoulli_log_prob),
+    # Of the bijector's own image.
+    "tfp_cumsum_inverse": lambda x: x,
     "tfp_gamma_gamma_log_prob": elementwise(gamma_gamma_log_prob),
     "tfp_gamma_log_prob": elementwise(expected.gamma_log_prob),
     "tfp_generalized_extreme_value_cdf": limit(expected.extreme_value_cdf),
@@ -183,6 +193,7 @@ ORACLES: dict[str, Oracle] = {
     "tfp_pert_cdf": elementwise(pert_cdf),
     "tfp_power_forward_log_det_jacobian": elementwise(lambda exponent, x: log(exponent) + (exponent - 1) * log(x)),
     "tfp_power_inverse_log_det_jacobian": elementwise(lambda exponent, y: (1 / exponent - 1) * log(y) - log(exponent)),
+    "tfp_relaxed_bernoulli_log_prob": elementwise(relaxed_bernoulli_log_prob),
     "tfp_student_t_cdf": elementwise(expected.student_t_cdf),
     "tfp_two_piece_student_t_cdf": elementwise(two_piece_student_t_cdf),
     "tfp_weibull_cdf_forward_log_det_jacobian": elementwise(weibull_slope),

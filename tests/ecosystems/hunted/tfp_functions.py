@@ -97,10 +97,10 @@ def coincident(x, y):
     return np.linalg.norm(x - y, axis=-1)
 
 
-def kernel(name, make, **declared):
+def kernel(name, make, domain=(-2, 2), **declared):
     """Registers a kernel of two points, with amplitude 1.3 and length scale 0.8 where it has these."""
     special = {"coinciding points": lambda x, y: np.any(coincident(x, y) == 0), "an equal coordinate": lambda x, y: np.any(x == y)}
-    operation(name=f"tfp_kernel_{name}", shapes=PAIR, domain=(-2, 2), special=special, **declared)(lambda x, y: make().apply(x, y))
+    operation(name=f"tfp_kernel_{name}", shapes=PAIR, domain=domain, special=special, **declared)(lambda x, y: make().apply(x, y))
 
 
 A, L = map(np.float64, (1.3, 0.8))
@@ -109,7 +109,7 @@ kernel("exp_sin_squared", lambda: tfk.ExpSinSquared(A, L, np.float64(1.7)))
 kernel("exponentiated_quadratic", lambda: tfk.ExponentiatedQuadratic(A, L))
 kernel("gamma_exponential", lambda: tfk.GammaExponential(A, L, power=np.float64(1.5)), curvature_jumps=coincident)
 kernel("generalized_matern", lambda: tfk.GeneralizedMatern(np.float64(1.7), A, L), orders=(1,))
-kernel("kumaraswamy_transformed", lambda: tfk.KumaraswamyTransformed(tfk.ExponentiatedQuadratic(A, L), TWO, ONE))
+kernel("kumaraswamy_transformed", lambda: tfk.KumaraswamyTransformed(tfk.ExponentiatedQuadratic(A, L), TWO, ONE), UNIT)
 kernel("matern_five_halves", lambda: tfk.MaternFiveHalves(A, L))
 kernel("matern_one_half", lambda: tfk.MaternOneHalf(A, L), kinks=coincident)
 kernel("matern_three_halves", lambda: tfk.MaternThreeHalves(A, L))
