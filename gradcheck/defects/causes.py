@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from gradcheck import documents
-from gradcheck.defects.records import NAME, Known
+from gradcheck.defects.records import DEFECT, NAME, Known
 from gradcheck.documents import Document, DocumentError, matching
 
 SHAREABLE = ("format", "title", "source", "releases", "class", "upstream", "remedy", "kernels")
@@ -91,6 +92,13 @@ def text_of(records: Sequence[Known]) -> str:
     said = {*shared, "version", "group"}
     examples = tuple({field: value for field, value in one.items() if field not in said} for one in ordered)
     return documents.to_text(KnownCause(cause=records[0].cause, shared=shared, examples=examples))
+
+
+def by_cause(records: Sequence[Known]) -> list[list[Known]]:
+    """The records of each root cause, the worst first, and the causes by their worst record."""
+    gathered = sorted(records, key=lambda one: one.cause)
+    groups = [sorted(group, key=lambda one: one.rank) for _, group in groupby(gathered, key=lambda one: one.cause)]
+    return sorted(groups, key=lambda group: (group[0].category != DEFECT, group[0].category, group[0].rank))
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -6,10 +6,10 @@ import argparse
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, get_args
 
-from gradcheck.defects.records import DEFECT, Class, Defect, Known, TapeDefect
+from gradcheck.defects.causes import by_cause
+from gradcheck.defects.records import Class, Defect, Known, TapeDefect
 from gradcheck.hunt.commands import cli
 
 LIST = """list the known defects by root cause, and whether the installed TensorFlow has them
@@ -54,13 +54,6 @@ def listed(records: Sequence[Known], told: Sequence[dict[str, Any]]) -> dict[str
     for one, data in zip(records, told, strict=True):
         lists[one.listed].append(data)
     return lists
-
-
-def by_cause(records: Sequence[Known]) -> list[list[Known]]:
-    """The records of each root cause, the worst first, and the causes by their worst record."""
-    gathered = sorted(records, key=lambda one: one.cause)
-    groups = [sorted(group, key=lambda one: one.rank) for _, group in groupby(gathered, key=lambda one: one.cause)]
-    return sorted(groups, key=lambda group: (group[0].category != DEFECT, group[0].category, group[0].rank))
 
 
 def named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects import causes
 from gradcheck.defects.records import (
     ABSENT,
     CONVENTION,
@@ -80,9 +81,9 @@ def known_page(records: Sequence[Known], release: str) -> str:
         colours=COLOURS,
         counted=counted,
         parts=parts,
+        others=lambda text: {part: name for part, name in parts.items() if part != text},
         pieces=pieces,
         numbers={one.name: number for number, one in enumerate(records)},
-        between=BETWEEN.split,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
@@ -101,11 +102,9 @@ SECTIONS: dict[Severity | str, tuple[str, str]] = {
 
 def known_list(records: Sequence[Known]) -> str:
     """The root causes of some records as tables in Markdown, the worst first; the same whatever is installed."""
-    groups: dict[str, list[Known]] = {}
-    for one in sorted(records, key=lambda one: (one.category != DEFECT, one.rank)):
-        groups.setdefault(one.cause, []).append(one)
+    groups = causes.by_cause(records)
     sections: dict[Severity | str, list[list[Known]]] = {key: [] for key in SECTIONS}
-    for group in groups.values():
+    for group in groups:
         first = group[0]
         sections[first.severity if first.category == DEFECT else first.category].append(group)
     return render(
