@@ -65,6 +65,8 @@ def _sums(plain: GraphProblem, coordinates: Array, number_type: str) -> tuple[Ar
     A term may cancel by itself, as log(1 + 1e-7) does, which values that are rounded otherwise show; and one below the
     least normal number may be lost.
     """
+    if not coordinates.size:
+        return np.empty(0), np.empty(0)
     point, unit, rng = plain.point, ROUNDOFF[number_type], np.random.default_rng(coordinates.size)
     moves = unit * rng.choice([-1.0, 1.0], size=(DRAWS, point.size))
     terms, *beside = (_terms(plain, coordinates, point * (1 + move)) for move in (0.0, *moves))
