@@ -46,21 +46,22 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0, *, 
     last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
     with record.stop_recording():
         if value.dtype.is_complex and isinstance(value, ops.EagerTensor):
-            moved = _moved_in_plane(value.numpy(), unit, pattern, polar)
+            moved = tf.constant(_moved_in_plane(value.numpy(), unit, pattern, polar))
         else:
             factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
             moved = tf.raw_ops.Mul(x=value, y=factors)
     return _as_rounding(value, moved)
 
 
-def _moved_in_plane(value: Array, unit: float, pattern: int, polar: bool) -> Any:
+def _moved_in_plane(value: Array, unit: float, pattern: int, polar: bool) -> Array:
     # A product with a factor would make +0 of the part -0, and add up both.
     parts = np.stack([value.real, value.imag], axis=-1)
     signs = 2.0 * np.random.default_rng(pattern).integers(0, 2, (*value.shape[-1:], 1 + polar)) - 1.0
     with np.errstate(invalid="ignore", over="ignore"):
         by = unit * signs * (np.abs(value)[..., None] if polar else parts)
         moved = np.where(parts == 0, parts, parts + by)
-    return tf.complex(*(tf.constant(moved[..., part], parts.dtype) for part in range(2)))
+    found: Array = np.ascontiguousarray(moved, parts.dtype).view(value.dtype)[..., 0]
+    return found
 
 
 def _as_rounding(value: Any, moved: Any) -> Any:
