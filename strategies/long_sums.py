@@ -80,7 +80,7 @@ def long_sums(
 
 
 def _filled(shape: Shape, dtype: str, domain: Interval) -> Input:
-    one = next(iter(value for value in table(domain, "plain") if value), 0.0)
+    one = next((value for value in table(domain, "plain") if value), 0.0)
     return Input(shape, (complex(one) if dtype == "complex128" else one,) * prod(shape), dtype)
 
 

@@ -28,13 +28,7 @@ _cut = partial(operation, "math")
 _BOTH = (-1.0, 1.0)
 
 ON_CUTS = (
-    _cut(
-        "sqrt_on_cut",
-        lambda x, *, below: parts(tf.sqrt(on_real_axis(x, -0.0, below))),
-        "Sqrt",
-        POSITIVE,
-        below=BOOL,
-    ),
+    _cut("sqrt_on_cut", lambda x, *, below: parts(tf.sqrt(on_real_axis(x, -0.0, below))), "Sqrt", POSITIVE, below=BOOL),
     _cut(
         "rsqrt_on_cut",
         lambda x, *, below: parts(tf.math.rsqrt(on_real_axis(x, -0.0, below))),
@@ -43,11 +37,7 @@ ON_CUTS = (
         below=BOOL,
     ),
     _cut(
-        "log_on_cut",
-        lambda x, *, below: parts(tf.math.log(on_real_axis(x, -0.0, below))),
-        "Log",
-        POSITIVE,
-        below=BOOL,
+        "log_on_cut", lambda x, *, below: parts(tf.math.log(on_real_axis(x, -0.0, below))), "Log", POSITIVE, below=BOOL
     ),
     _cut(
         "pow_on_cut",
@@ -65,11 +55,7 @@ ON_CUTS = (
         below=BOOL,
     ),
     _cut(
-        "acosh_on_cut",
-        lambda x, *, below: parts(tf.acosh(on_real_axis(x, -1.0, below))),
-        "Acosh",
-        POSITIVE,
-        below=BOOL,
+        "acosh_on_cut", lambda x, *, below: parts(tf.acosh(on_real_axis(x, -1.0, below))), "Acosh", POSITIVE, below=BOOL
     ),
     _cut(
         "acos_on_cut",

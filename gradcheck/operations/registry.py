@@ -147,7 +147,7 @@ def _content(function: Any) -> tuple[int, ...]:
 
 
 def _said(spec: OpSpec) -> tuple[Any, ...]:
-    """What is declared of a function, apart from sets of points, which are functions themselves."""
+    """The declaration of a function, apart from sets of points, which are functions themselves."""
     return spec.domains, spec.starts, spec.attributes(), spec.orders, spec.dtypes, spec.result, spec.modes
 
 

@@ -152,7 +152,7 @@ def lines() -> Mapping[str, SurfaceRow]:
 
 
 def resolved(name: str) -> Any:
-    """What a dotted name that begins with `tf` or `keras` stands for; AttributeError where the release has none."""
+    """The object of a dotted name that begins with `tf` or `keras`; AttributeError where the release has none."""
     root, *parts = name.split(".")
     value: Any = import_module({"tf": "tensorflow"}.get(root, root))
     for part in parts:

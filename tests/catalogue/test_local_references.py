@@ -131,7 +131,7 @@ DOCUMENTED: dict[str, Callable[..., Array]] = {
     "keras_sparsemax": projected,
     "keras_tversky": tversky,
 }
-"""What Keras documents, and its values are not everywhere."""
+"""Functions as Keras documents them, from which its values differ in places."""
 
 
 def gamma(z: Any, shape: Any) -> Any:

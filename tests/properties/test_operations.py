@@ -109,7 +109,7 @@ WAYS = {name: _ways(name, place) for place, name in enumerate(CATALOGUE)}
 def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data: Any) -> None:
     ways, first = WAYS[operation], monitor.current().visit == 0
     mode, order = data.draw(st.sampled_from(ways).filter(monitor.current().in_turn(ways, gradcheck_coverage.looks)))
-    # At first, a mode that is dear looks at the operation alone, which the mode can also run more often.
+    # In a first visit, an expensive mode takes the operation alone, which it can also run more often.
     alone = mode.number_type or mode.path == DEAREST or (first and mode not in LIGHT)
     drawn = graphs(
         containing=operation,
