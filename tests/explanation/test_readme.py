@@ -1,4 +1,4 @@
-"""The first two screens of the README, and that of the diagnosis, show what happens."""
+"""The first two screens of the README, and the chapters beside the code, show what happens."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gradcheck import GradientWrongValue
 ROOT = Path(__file__).parents[2]
 
 
-def blocks(heading: str, page: str = "README.md") -> tuple[str, str]:
-    """The first Python block below a heading of a page, and the text block after it."""
-    section = (ROOT / page).read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def blocks(heading: str) -> tuple[str, str]:
+    """The first Python block below a heading of the README, and the text block after it."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
     text = re.search(r"```text\n(.*?)```\n", section, re.DOTALL)
     assert code is not None
@@ -50,8 +50,16 @@ def test_the_second_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == text
 
 
-def test_where_nan_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = blocks("Which operation is it, and where does my NaN come from?", "gradcheck/diagnosis/README.md")
-    Path("nan.py").write_text(code, encoding="utf-8")
-    runpy.run_path(str(Path("nan.py").resolve()))
-    assert capsys.readouterr().out.strip() == text
+@pytest.mark.parametrize(
+    ("page", "file"),
+    [("gradcheck", "energy.py"), ("gradcheck/diagnosis", "nan.py"), ("gradcheck/training", "train.py")],
+)
+def test_the_examples_of_a_chapter(page: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All Python blocks of a page are one program, whose output is what the text blocks show."""
+    text = (ROOT / page / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```(python|text)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    code, output = ("".join(block for kind, block in found if kind == wanted) for wanted in ("python", "text"))
+    assert output
+    Path(file).write_text(code, encoding="utf-8")
+    runpy.run_path(str(Path(file).resolve()))
+    assert without_bounds(capsys.readouterr().out) == without_bounds(output)
