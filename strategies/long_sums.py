@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from gradcheck.autodiff.mode import BRAIN, FUNCTION, HALF, XLA, Mode
 from gradcheck.graph import Graph, Input, Shape
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import MOST_ELEMENTS, Attribute, Choice, Interval, no_attributes, unary
@@ -24,6 +25,9 @@ from .values import PLACES, Draw, choice, index, large, offered, table
 
 TOTALS = (1300, MOST_OF_LARGE)
 """Approximate numbers of elements of a first argument."""
+
+SUMMED_IN = tuple(Mode(mode=mode) for mode in (BRAIN, HALF, FUNCTION, XLA))
+"""The modes in which sums may stop, or be added up in another order than by eager code."""
 
 
 @cache

@@ -2,11 +2,11 @@
 
     python tests/benchmarks/rediscovery.py [--only TEXT ...] [--seeds 10] [--examples 100] [--shard 1/1] [--into FILE]
 
-Of each record the operation's own test is run in the record's mode, with each seed, until a finding matches the record
-or --examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
-the run; those that no record explains are listed as `instead`. The table has in how many seeds it was found, after how
-many examples and seconds in the median, and the smallest graph. With --into, lines of JSON are added as they come, and
-what is there already is not run again.
+Of each record the operation's own tests are run in the record's mode, with each seed, until a finding matches the
+record or --examples have been checked: random graphs, and, in 16 bits and modes of functions, sums of many terms. It is
+shrunk for ten seconds at most. Other findings do not count, and do not end the run; those that no record explains are
+listed as `instead`. The table has in how many seeds it was found, after how many examples and seconds in the median,
+and the smallest graph. With --into, lines of JSON are added as they come, and what is there already is not run again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ import resumed
 import tensorflow as tf
 from gradcheck.strategies import profiles
 from gradcheck.strategies.graphs import graphs
+from gradcheck.strategies.long_sums import SUMMED_IN, long_starts, long_sums
 from hypothesis import HealthCheck, Verbosity, given, seed, settings
+from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 
+from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.mode import PLAIN, XLA, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
@@ -37,6 +40,7 @@ from gradcheck.hunt.configuration import Shard
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.known_graphs import match
+from gradcheck.typing import Array
 
 NODES, NODES_IN_MODE, NODES_IN_XLA = 8, 4, 2
 SHRINKING = 10.0
@@ -79,13 +83,23 @@ class Hunt:
             verbosity=Verbosity.quiet,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         )
-        @given(graphs(containing=self.operation, order=self.order, max_nodes=nodes))
-        def run(graph: Graph) -> None:
+        @given(self._drawn(nodes))
+        def run(drawn: tuple[Graph, Array | None]) -> None:
             nonlocal found_one
+            graph, cotangent = drawn
             if not found_one:
                 self.examples, self.seconds = self.examples + 1, time.perf_counter() - began
+            weights = None if cotangent is None else to_coordinates(cotangent)
             try:
-                examine(graph, self.order, Coverage(), operation=self.operation, defects=self.defects, mode=self.mode)
+                examine(
+                    graph,
+                    self.order,
+                    Coverage(),
+                    operation=self.operation,
+                    defects=self.defects,
+                    mode=self.mode,
+                    weights=weights,
+                )
             except Found as error:
                 if self.wanted is not None and match(error.found, defects=[self.wanted]) is None:
                     if not found_one:
@@ -100,6 +114,15 @@ class Hunt:
         except Exception as error:
             return leaves(error)
         return []
+
+    def _drawn(self, nodes: int) -> st.SearchStrategy[tuple[Graph, Array | None]]:
+        """Graphs without a cotangent; and long sums with one, in the modes in which the tests draw them."""
+        usual = graphs(containing=self.operation, order=self.order, max_nodes=nodes)
+        without = usual.map(lambda graph: (graph, None))
+        if self.order > 1 or self.mode not in SUMMED_IN or not long_starts(self.operation):
+            return without
+        sums = long_sums(self.operation, self.mode.number_type or "float64")
+        return st.one_of(without, sums.filter(lambda drawn: drawn is not None))
 
 
 def leaves(error: BaseException) -> list[Found]:

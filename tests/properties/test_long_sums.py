@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from gradcheck.strategies.long_sums import long_starts, long_sums
+from gradcheck.strategies.long_sums import SUMMED_IN, long_starts, long_sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.mode import BRAIN, FUNCTION, HALF, XLA, Mode
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
@@ -27,11 +26,10 @@ SHARE = 4
 SLICE = 16
 """The test command takes one in this many operations."""
 
-TAKEN = tuple(Mode(mode=mode) for mode in (BRAIN, HALF, FUNCTION, XLA))
 MODES = {
     name: modes
     for name in CATALOGUE
-    if long_starts(name) and (modes := [mode for mode, order in ways(name, TAKEN) if order == 1])
+    if long_starts(name) and (modes := [mode for mode, order in ways(name, SUMMED_IN) if order == 1])
 }
 
 
