@@ -417,7 +417,12 @@ DIAGONALS = (
     ),
     _of_vector("legacy_matrix_diag", lambda x: tf.raw_ops.MatrixDiag(diagonal=x)),
     _of_matrix("legacy_matrix_diag_part", lambda x: tf.raw_ops.MatrixDiagPart(input=x)),
-    _of_matrix("legacy_matrix_set_diag", lambda x, y: tf.raw_ops.MatrixSetDiag(input=x, diagonal=y), others=_diagonal),
+    _of_matrix(
+        "legacy_matrix_set_diag",
+        lambda x, y: tf.raw_ops.MatrixSetDiag(input=x, diagonal=y),
+        others=_diagonal,
+        starts=((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2), (1, 2, 2)),  # the last: fewer matrices than rows
+    ),
     _of_vector(
         "tensor_diag",
         lambda x: tf.linalg.tensor_diag(x),
