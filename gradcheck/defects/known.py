@@ -118,7 +118,7 @@ def _read(path: Path, check: Check | None) -> tuple[str, tuple[Known, ...]]:
     except (DocumentError, OSError) as error:
         raise KnownDefectError(
             f"{path}: not a known defect of this format: {error}. Correct the file or take it out of the folder; "
-            f"reports/README.md describes the format"
+            f"gradcheck/defects/README.md describes the format"
         ) from None
     return document.cause if isinstance(document, KnownCause) else document.name, records
 
