@@ -406,14 +406,11 @@ def _difference(
 def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:
     """The variables to check, without unconnected ones unless they were `listed`."""
     without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
-    unmoved = without_effect(without, partial(_matter, runner, run))
-    given = [source for one in run.tape_gradients for source in one.sources]
-    given += [variable for call in run.optimizer_calls for variable in call.variables]
-    asked = {id(variable_of(one)) for one in given}
+    unmoved = without_effect(without, partial(matter, runner, run))
     runner.unconnected = tuple(
         variable
         for variable in map(found.__getitem__, unmoved)
-        if listed or (id(variable_of(variable)) in asked and variable.trainable)
+        if listed or (id(variable_of(variable)) in run.asked and variable.trainable)
     )
     if listed:
         return list(found)
@@ -422,7 +419,7 @@ def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed
     return [found[place] for place in kept]
 
 
-def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
+def matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
     """Whether the losses of a run change when the variables at these places are moved together."""
     variables = [runner.variables[place] for place in places]
     before = [variable.numpy() for variable in variables]
