@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper
 from tensorflow.python.eager import execute, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import constant_op, op_def_library, ops
@@ -92,6 +93,8 @@ SESSION_RUN: Hook = (BaseSession, "run")
 
 # Outside of TensorFlow's graphs: data, files, logs
 
+DATASET_FUNCTION: Hook = (StructuredFunctionWrapper, "__init__")
+"""Traces a function that a dataset calls, as in `map`, whether functions run eagerly or not."""
 ITERATOR_MADE: Hook = (OwnedIterator, "__init__")
 ITERATOR_READS: tuple[Hook, ...] = ((OwnedIterator, "_next_internal"), (OwnedIterator, "get_next_as_optional"))
 QUEUE_CALLS: tuple[Hook, ...] = tuple(
@@ -143,11 +146,23 @@ EAGERLY = "a tf.function draws different random numbers than eager code; the eag
 
 @contextmanager
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
-    """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced."""
+    """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced.
+
+    The functions of datasets are traced as they are outside of it: TensorFlow warns that the setting is not for them.
+    """
     before = tf.config.functions_run_eagerly()
+
+    def as_before(original: Any, *args: Any, **kwargs: Any) -> None:
+        tf.config.run_functions_eagerly(before)
+        try:
+            original(*args, **kwargs)
+        finally:
+            tf.config.run_functions_eagerly(eagerly)
+
     try:  # includes the change: Ctrl-C may come right after it
         tf.config.run_functions_eagerly(eagerly)
-        yield
+        with patched((*DATASET_FUNCTION, as_before)):
+            yield
     finally:
         tf.config.run_functions_eagerly(before)
 
