@@ -20,6 +20,7 @@ from gradcheck.autodiff.errors import NO_GRADIENTS
 from gradcheck.autodiff.sources import variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
+from gradcheck.progress import counted, run_noted
 from gradcheck.result import Diagnosis
 from gradcheck.tracing.hooks import patched
 from gradcheck.tracing.intended import Intended
@@ -286,7 +287,8 @@ class StepRunner:
 
     def _call(self) -> Any:
         try:
-            return self.intended.call(self.step, *self.inputs)
+            with run_noted():
+                return self.intended.call(self.step, *self.inputs)
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own
@@ -336,8 +338,10 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
     try:
         found = _first_run(runner, variables)
         before = PythonState(runner.step)
+        counted(1)
         first = runner.run(restore_python=False)
         between = PythonState(runner.step)
+        counted(1)
         second = runner.run(restore_python=False)
         if apart := runs_apart(first, second):
             raise _difference(runner, first, apart, before, between)
