@@ -31,6 +31,7 @@ from tensorflow.python.ops import (
     summary_ops_v2,
 )
 from tensorflow.python.ops.data_flow_ops import QueueBase
+from tensorflow.python.ops.parallel_for import control_flow_ops
 from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
 
 Hook: TypeAlias = tuple[Any, str]
@@ -87,6 +88,8 @@ FUNCTION_CALL: Hook = (polymorphic_function.Function, "__call__")
 GRAPH_CALL: Hook = (concrete_function.ConcreteFunction, "_call_flat")
 """Calls the graph of a tf.function with its inputs and captured tensors."""
 PYTHON_FUNCTION: Hook = (script_ops, "_internal_py_func")
+VECTORISED: Hook = (control_flow_ops, "pfor")
+"""Runs a loop as one graph, whether functions run eagerly or not, as jacobian, batch_jacobian and vectorized_map do."""
 RETRACING_WARNING: Hook = (polymorphic_function._FrequentTracingDetectorManager, "called_with_tracing")
 VARIABLE_ACCESS: Hook = (resource_variable_ops, "variable_accessed")
 SESSION_RUN: Hook = (BaseSession, "run")
@@ -148,20 +151,21 @@ EAGERLY = "a tf.function draws different random numbers than eager code; the eag
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
     """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced.
 
-    The functions of datasets are traced as they are outside of it: TensorFlow warns that the setting is not for them.
+    Functions of datasets and vectorised loops are traced as outside of it: TensorFlow warns that it is not for them.
     """
     before = tf.config.functions_run_eagerly()
 
-    def as_before(original: Any, *args: Any, **kwargs: Any) -> None:
+    def as_before(original: Any, *args: Any, **kwargs: Any) -> Any:
+        now = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(before)
         try:
-            original(*args, **kwargs)
+            return original(*args, **kwargs)
         finally:
-            tf.config.run_functions_eagerly(eagerly)
+            tf.config.run_functions_eagerly(now)
 
     try:  # includes the change: Ctrl-C may come right after it
         tf.config.run_functions_eagerly(eagerly)
-        with patched((*DATASET_FUNCTION, as_before)):
+        with patched((*DATASET_FUNCTION, as_before), (*VECTORISED, as_before)):
             yield
     finally:
         tf.config.run_functions_eagerly(before)

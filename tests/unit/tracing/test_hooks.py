@@ -128,6 +128,23 @@ def test_functions_of_datasets_are_traced_under_the_setting_of_their_user() -> N
     assert settings == [False, True]
 
 
+def test_vectorised_loops_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    logger = tf.get_logger()
+    logger.addHandler(caplog.handler)
+    try:
+        with hooks.functions_run_eagerly():
+            jacobians()
+            tf.vectorized_map(tf.square, tf.constant([1.0, 2.0]))
+            assert tf.config.functions_run_eagerly()
+        assert "function behavior was disabled" not in caplog.text
+        tf.config.run_functions_eagerly(True)
+        jacobians()
+    finally:
+        tf.config.run_functions_eagerly(False)
+        logger.removeHandler(caplog.handler)
+    assert "function behavior was disabled" in caplog.text
+
+
 def test_gradients_are_named_in_text_in_a_graph_too() -> None:
     names: list[Any] = []
 
@@ -262,6 +279,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "CUSTOM_GRADIENT_IN_GRAPHS": lambda: tf.function(doubled)(tf.constant(1.0)),
     "STOP_GRADIENT": lambda: tf.stop_gradient(tf.constant(1.0)),
     "PYTHON_FUNCTION": lambda: tf.py_function(lambda x: x, [tf.constant(1.0)], tf.float32),
+    "VECTORISED": jacobians,
     "RETRACING_WARNING": retraced,
     "SESSION_RUN": in_session,
     "DATASET_FUNCTION": mapped,
