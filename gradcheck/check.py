@@ -429,13 +429,19 @@ def _never_trained(
         return changes_in_jumps(function.point[part], value, partial(flat, part), function.precision)
 
     try:
-        still = [(source, part) for source, part in trained if flat(part, function.point[part])]
-        return notes_on_jumps(recorded, [(one.name, one.variable, partial(jumps, part)) for one, part in still], "f")
+        for cotangents in (np.ones_like(weights), weights):  # the first are known already
+            if trained:
+                given = function.gradients(cotangents).values[0]
+                trained = [(source, part) for source, part in trained if not given[part].any()]
+        if not trained or not _changes(function, np.r_[tuple(part for _, part in trained)]):
+            return []
+        found = [(source.name, source.variable, partial(jumps, part)) for source, part in trained]
+        return notes_on_jumps(recorded, found, "f")
     except (DerivativeRaisedError, WrongShapeError):
         return []
 
 
-def _changes(function: Function, part: slice) -> bool:
+def _changes(function: Function, part: slice | Array) -> bool:
     """Whether the function changes, or raises, when a part of the point is moved."""
     before = function.value(function.point)
     for move in MOVES:
