@@ -30,7 +30,7 @@ EVERY = 10.0
 LONG = 1.0
 """A run of this many seconds is mentioned."""
 
-USUALLY = "most checks take 20 to 60"
+USUALLY = "most checks take 20 to 100"
 """The number of evaluations where everything agrees; a mismatch takes more."""
 
 

@@ -110,7 +110,7 @@ def test_the_first_run_is_mentioned_while_it_takes_and_then_how_long_it_took(way
     WAYS[way](Noted(Calls(-1, press)))
     assert ": the first run is under way, 0:0" in texts[0]
     assert not any("first run" in text for text in texts[1:])
-    assert "(one run took 4 s, most checks take 20 to 60), 0:0" in texts[2]
+    assert "(one run took 4 s, most checks take 20 to 100), 0:0" in texts[2]
 
 
 def test_a_short_run_is_not_mentioned() -> None:
@@ -120,7 +120,7 @@ def test_a_short_run_is_not_mentioned() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
-def test_most_checks_take_20_to_60_evaluations(size: int) -> None:
+def test_most_checks_take_20_to_100_evaluations(size: int) -> None:
     x, checks = tf.Variable(np.linspace(0.5, 1.5, size)), list[progress.LongCheck]()
 
     def step() -> Any:
@@ -130,8 +130,8 @@ def test_most_checks_take_20_to_60_evaluations(size: int) -> None:
         return loss, [tape.gradient(loss, x)]
 
     gradcheck.assert_step(step)
-    assert progress.USUALLY == "most checks take 20 to 60"
-    assert 20 <= checks[0].evaluations <= 60
+    assert progress.USUALLY == "most checks take 20 to 100"
+    assert 20 <= checks[0].evaluations <= 100
 
 
 class Calls:
