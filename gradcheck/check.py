@@ -19,6 +19,7 @@ from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
 from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
+from gradcheck.diagnosis.jumps import NEVER_TRAINED, SMOOTH, changes_in_jumps, notes_on_jumps
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.options import Options, name_of, options_from, refuse_modes
@@ -27,11 +28,12 @@ from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
 from gradcheck.problem.observed_call import ObservedCall, observed_call
 from gradcheck.problem.opening import NotFiniteValueError, open_function, refuse_graph, specs_of, with_keywords
-from gradcheck.progress import TimeUpError, at, shown
+from gradcheck.progress import TimeUpError, at, counted, shown
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.runtime import example_under_way
 from gradcheck.tracing.hooks import EAGERLY, functions_run_eagerly
 from gradcheck.tracing.intended import Intended
+from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.state import (
@@ -50,7 +52,9 @@ from gradcheck.verdict.entry_curve import worst_curve
 from gradcheck.verdict.failure import (
     FAILURES,
     GradientInconclusive,
+    GradientUnconnected,
     InconclusiveWarning,
+    UnconnectedWarning,
     doubt,
     failure,
 )
@@ -235,6 +239,8 @@ def _compared(
                 advice = notes_on_keywords(calls, told) if number == 1 else []
                 if number == 1 and own is not None and not result.findings and function.held.generators:
                     advice += notes_on_samples(own())
+                if number == 1 and gradient is None and not unused:
+                    advice += _never_trained(function, result.findings, own)
                 found[number] = replace(result, notes=(*result.notes, *advice, *internal))
                 if len(unconnected) == len(function.sources):
                     found[number] = nothing_connected(found[number])
@@ -393,7 +399,49 @@ def _without_gradient(function: Function, gradient: Any, unused: bool) -> tuple[
     return lost, unconnected
 
 
-def _changes(function: Function, part: slice) -> bool:
+def _never_trained(
+    function: Function, findings: Sequence[Finding], recorded: Callable[[], CodeRecord] | None
+) -> list[str]:
+    """A note on listed variables with which the function changes in jumps alone; `recorded` as for unconnected ones."""
+    sources = zip(function.sources, function.parts, function.arguments.listed(), strict=True)
+    wrong = tuple(one.input for one in findings)
+    trained = [
+        (source, part)
+        for source, part, named in sources
+        if named and source.count and source.variable.trainable and not source.name.startswith(wrong)
+    ]
+    # With equal weights the derivatives of outputs may cancel, as those of a softmax do.
+    weights = 1.0 + np.cos(np.arange(function.outputs))[None] / 4
+
+    def placed(part: slice, values: Array) -> Array:
+        point = function.point.copy()
+        point[part] = values
+        return point
+
+    def flat(part: slice, values: Array) -> bool:
+        return not function.gradients(weights, placed(part, values)).values[0][part].any()
+
+    def jumps(part: slice) -> bool:
+        def value(values: Array) -> Array:
+            counted(1)
+            return function.value(placed(part, values))
+
+        return changes_in_jumps(function.point[part], value, partial(flat, part), function.precision)
+
+    try:
+        for cotangents in (np.ones_like(weights), weights):  # the first are known already
+            if trained:
+                given = function.gradients(cotangents).values[0]
+                trained = [(source, part) for source, part in trained if not given[part].any()]
+        if not trained or not _changes(function, np.r_[tuple(part for _, part in trained)]):
+            return []
+        found = [(source.name, source.variable, partial(jumps, part)) for source, part in trained]
+        return notes_on_jumps(recorded, found, "f")
+    except (DerivativeRaisedError, WrongShapeError):
+        return []
+
+
+def _changes(function: Function, part: slice | Array) -> bool:
     """Whether the function changes, or raises, when a part of the point is moved."""
     before = function.value(function.point)
     for move in MOVES:
@@ -435,7 +483,8 @@ def assert_close(
 
     For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
     "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
-    "warn" raises, too, unless `inconclusive` overrides that.
+    "warn" raises, too, unless `inconclusive` overrides that. So it is for those that are never trained, since `f`
+    changes with them in jumps alone, as through tf.round, and no gradient comes back (None or zeros), which agrees.
 
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
@@ -480,6 +529,12 @@ def raise_unless_good(
     for note in result.orders[1].notes:
         if note.startswith((UNUSED, SCORE)):
             warnings.warn(f"{name}: {note}", UserWarning, stacklevel=4)
+    for note in result.orders[1].notes:
+        if note.startswith(NEVER_TRAINED) and unconnected != "ignore":
+            message = f"in the check of the gradient of {name}\n    {note}\n\n{SMOOTH}"
+            if unconnected == "raise":
+                raise GradientUnconnected(message, result) from None
+            warnings.warn(message, UnconnectedWarning, stacklevel=4)
     alone = tell_unconnected(name, result, unconnected, inconclusive, stacklevel=4)
     if alone or result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return

@@ -27,16 +27,27 @@ EVERY = 10.0
 """Seconds between two lines where there is no bar."""
 
 
+LONG = 1.0
+"""A run of this many seconds is mentioned."""
+
+USUALLY = "most checks take 20 to 100"
+"""The number of evaluations where everything agrees; a mismatch takes more."""
+
+
 class TimeUpError(BaseException):
     """The time limit has passed; a BaseException, so that handlers of the errors of checked code let it pass."""
 
 
 class LongCheck:
-    """A running check: its number of `evaluations`, its stage, its time limit, and its bar once there is one."""
+    """A running check: its number of `evaluations`, its stage, its time limit, and its bar once there is one.
+
+    `running`: the code runs for the first time; `run_seconds` is the time that this took, once it is known.
+    """
 
     def __init__(self, name: str, seconds: float | None = None) -> None:
         self.name, self.stage, self.evaluations, self.seconds = name, "", 0, seconds
-        self.interrupted = False
+        self.interrupted = self.running = False
+        self.run_seconds: float | None = None
         self.live: Any = None
         self._began, self._over, self._lock = time.monotonic(), False, threading.Lock()
         self._ended = threading.Event()
@@ -51,7 +62,11 @@ class LongCheck:
         """The text beside the bar."""
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         stage = f", {self.stage}" if self.stage else ""
-        return f"gradcheck of {self.name}{stage}: {self.evaluations:,} evaluations, {minutes}:{seconds:02d}"
+        done = f"{self.evaluations:,} evaluation{'s' * (self.evaluations != 1)}"
+        if self.run_seconds is not None and self.run_seconds >= LONG:
+            done += f" (one run took {self.run_seconds:.0f} s, {USUALLY})"
+        done = "the first run is under way" if self.running else done
+        return f"gradcheck of {self.name}{stage}: {done}, {minutes}:{seconds:02d}"
 
     def show(self) -> None:
         """Draw the bar from now on; do nothing if that is not possible."""
@@ -140,6 +155,20 @@ def shown(name: str, seconds: float | None = None) -> Iterator[None]:
         yield
         if check.interrupted:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def run_noted() -> Iterator[None]:
+    """Show that the code runs in the block, and how long it took, if that is the first time in the running check."""
+    check = RUNNING.get()
+    if check is None or check.running or check.run_seconds is not None:
+        yield
+        return
+    check.running, began = True, time.monotonic()
+    try:
+        yield
+    finally:
+        check.running, check.run_seconds = False, time.monotonic() - began
 
 
 def counted(evaluations: int) -> None:

@@ -90,7 +90,7 @@ def assert_step(
     with updates from before that tape held fixed. The notes of the returned Result mention that, clipping and
     averaging. `rtol`, `atol`, `skip`, `probes`, `seconds`, `intended` and `inconclusive` are those of `assert_close`,
     and so is `unconnected`, for variables that are listed, or that a tape or an optimizer of the step got and that are
-    to be trained.
+    to be trained, and for those of them that never are, since the loss changes with them in jumps alone.
 
     Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
     summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python

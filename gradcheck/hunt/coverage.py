@@ -25,6 +25,7 @@ MOST = 0.5
 """An operation that lost more of its examples than this share was hardly compared."""
 MODE_NAMES = {str(Mode(path, mode)) for path in ORDERS for mode in EXECUTIONS}
 SHORT = ("agree", "kink", "comp", "inc", "mis")
+LEGEND = "kink: agrees at one, comp: at a composed kink, inc: inconclusive, mis: mismatch (a known one passes)"
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
 LOST_LOOK = 0.25
@@ -120,7 +121,7 @@ class Coverage:
 
 
 def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = (), *, whole: bool = False) -> str:
-    """One row per operation and a total, at most 100 columns; then one line per finding.
+    """One row per operation and a total, at most 100 columns; then what the columns are, and one line per finding.
 
     Of many operations, unless the `whole` table is asked for, those without a finding or a mismatch, and with enough
     examples that were compared, have one row together. A finding has its `operation` (the culprit), `order`, `kind` and
@@ -144,7 +145,7 @@ def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = (), *, who
         for name in {*names} - {*shown}:
             others.outcomes.update(parts[name].outcomes)
         lines.append(_row(others, f"{len(names) - len(shown)} others", 0))
-    lines += [rule, _row(coverage, f"total, {len(coverage.operations)} operations", len(findings))]
+    lines += [rule, _row(coverage, f"total, {len(coverage.operations)} operations", len(findings)), LEGEND]
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")

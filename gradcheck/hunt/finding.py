@@ -20,6 +20,9 @@ from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
 from gradcheck.step_curve import StepCurve
 
+EAGER_TAPE = "an eager tape"
+"""Begins what a finding in another mode says of the plain one, at the end of its reason."""
+
 
 @dataclass(frozen=True)
 class Example:
@@ -144,6 +147,12 @@ class GraphFinding:
         taken = "" if self.taken == PLAIN else f"{self.taken} "
         full = "|".join((self.culprit, str(self.order), self.taken.path, self.taken.mode, self.kind))
         return file_name(f"{taken}{self.culprit} order{self.order} {self.kind}", full)
+
+    @property
+    def beside(self) -> str:
+        """What a finding in another mode says of the derivative by an eager tape; empty for other findings."""
+        last = self.findings[0].reason.rpartition("; ")[2]
+        return last if self.taken != PLAIN and last.startswith(EAGER_TAPE) else ""
 
     @property
     def where(self) -> str:

@@ -13,6 +13,7 @@ from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.graph import Graph
+from gradcheck.hunt.finding import EAGER_TAPE
 from gradcheck.hunt.graph_check import Checked, check_order, check_orders
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.long_sums import compare_sums
@@ -36,6 +37,9 @@ FEW = 8.0
 
 KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that are kept, since they are more than a disagreement of modes."""
+
+SEEN = {Verdict.AGREE: "right", Verdict.MISMATCH: "wrong, too", Verdict.INCONCLUSIVE: "inconclusive"}
+"""What a finding in one mode says of another."""
 
 
 @dataclass(frozen=True)
@@ -106,16 +110,26 @@ def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Chec
         return problem, (undecided(order, Reason.CANNOT_RUN, str(error)), ())
     beside = check_order(plain, order)
     if beside[0].verdict == Verdict.MISMATCH:
-        return plain, beside
+        return plain, _also(beside, f"taken as {mode}, it is {SEEN[result.verdict]}")
+    tape = f"{EAGER_TAPE}{' in float64' if mode.number_type else ''}"
     findings = tuple(
         replace(
             finding,
             kind=finding.kind if finding.kind in KEPT else Kind.MODES,
-            reason=f"{mode}: {finding.reason}; {PLAIN}: {beside[0].verdict}",
+            reason=f"{mode}: {finding.reason}; {tape} is {SEEN[beside[0].verdict]}",
         )
         for finding in result.findings
     )
     return problem, (replace(result, findings=findings), tables)
+
+
+def _also(checked: Checked, said: str) -> Checked:
+    """The check with an addition to the reasons of its findings; what is raised stands alone."""
+    result, tables = checked
+    findings = tuple(
+        one if one.kind is Kind.RAISES else replace(one, reason=f"{one.reason}; {said}") for one in result.findings
+    )
+    return replace(result, findings=findings), tables
 
 
 def _beyond_rounding(problem: GraphProblem, order: int, checked: Checked) -> Checked:

@@ -15,6 +15,7 @@ from gradcheck.autodiff.errors import about_floating_types
 from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
 from gradcheck.problem.function import Function, flat, tensors_of
 from gradcheck.problem.mapped import as_array
+from gradcheck.progress import run_noted
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
 DENSE = (
@@ -51,7 +52,8 @@ def open_function(
     arguments = arguments if only is None else arguments.only(only)
     given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
     try:
-        result = f(*given)
+        with run_noted():
+            result = f(*given)
     except Exception as error:  # the function's own
         shapes = [
             f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__

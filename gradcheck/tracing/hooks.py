@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.data.ops.structured_function import StructuredFunctionWrapper
 from tensorflow.python.eager import execute, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import constant_op, op_def_library, ops
@@ -30,6 +31,7 @@ from tensorflow.python.ops import (
     summary_ops_v2,
 )
 from tensorflow.python.ops.data_flow_ops import QueueBase
+from tensorflow.python.ops.parallel_for import control_flow_ops
 from tensorflow.python.summary.writer.event_file_writer import EventFileWriter
 
 Hook: TypeAlias = tuple[Any, str]
@@ -86,12 +88,16 @@ FUNCTION_CALL: Hook = (polymorphic_function.Function, "__call__")
 GRAPH_CALL: Hook = (concrete_function.ConcreteFunction, "_call_flat")
 """Calls the graph of a tf.function with its inputs and captured tensors."""
 PYTHON_FUNCTION: Hook = (script_ops, "_internal_py_func")
+VECTORISED: Hook = (control_flow_ops, "pfor")
+"""Runs a loop as one graph, whether functions run eagerly or not, as jacobian, batch_jacobian and vectorized_map do."""
 RETRACING_WARNING: Hook = (polymorphic_function._FrequentTracingDetectorManager, "called_with_tracing")
 VARIABLE_ACCESS: Hook = (resource_variable_ops, "variable_accessed")
 SESSION_RUN: Hook = (BaseSession, "run")
 
 # Outside of TensorFlow's graphs: data, files, logs
 
+DATASET_FUNCTION: Hook = (StructuredFunctionWrapper, "__init__")
+"""Traces a function that a dataset calls, as in `map`, whether functions run eagerly or not."""
 ITERATOR_MADE: Hook = (OwnedIterator, "__init__")
 ITERATOR_READS: tuple[Hook, ...] = ((OwnedIterator, "_next_internal"), (OwnedIterator, "get_next_as_optional"))
 QUEUE_CALLS: tuple[Hook, ...] = tuple(
@@ -143,11 +149,24 @@ EAGERLY = "a tf.function draws different random numbers than eager code; the eag
 
 @contextmanager
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
-    """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced."""
+    """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced.
+
+    Functions of datasets and vectorised loops are traced as outside of it: TensorFlow warns that it is not for them.
+    """
     before = tf.config.functions_run_eagerly()
+
+    def as_before(original: Any, *args: Any, **kwargs: Any) -> Any:
+        now = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(before)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            tf.config.run_functions_eagerly(now)
+
     try:  # includes the change: Ctrl-C may come right after it
         tf.config.run_functions_eagerly(eagerly)
-        yield
+        with patched((*DATASET_FUNCTION, as_before), (*VECTORISED, as_before)):
+            yield
     finally:
         tf.config.run_functions_eagerly(before)
 

@@ -17,6 +17,7 @@ from tensorflow.python.eager import core
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 
+from gradcheck.progress import run_noted
 from gradcheck.tracing import hooks
 from gradcheck.tracing.graph_interpreter import GraphInterpreter, walkable
 from gradcheck.tracing.hooks import (
@@ -67,7 +68,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     with state_restored() as snapshot:
         with recorder.covering:
             recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if tf.is_tensor(leaf)])
-            with recorder.observing():
+            with recorder.observing(), run_noted():
                 try:
                     result = call_user_code(f, inputs)
                 except Exception as raised:  # the code's own

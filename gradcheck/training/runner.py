@@ -20,6 +20,7 @@ from gradcheck.autodiff.errors import NO_GRADIENTS
 from gradcheck.autodiff.sources import variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
+from gradcheck.progress import counted, run_noted
 from gradcheck.result import Diagnosis
 from gradcheck.tracing.hooks import patched
 from gradcheck.tracing.intended import Intended
@@ -286,7 +287,8 @@ class StepRunner:
 
     def _call(self) -> Any:
         try:
-            return self.intended.call(self.step, *self.inputs)
+            with run_noted():
+                return self.intended.call(self.step, *self.inputs)
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own
@@ -336,8 +338,10 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
     try:
         found = _first_run(runner, variables)
         before = PythonState(runner.step)
+        counted(1)
         first = runner.run(restore_python=False)
         between = PythonState(runner.step)
+        counted(1)
         second = runner.run(restore_python=False)
         if apart := runs_apart(first, second):
             raise _difference(runner, first, apart, before, between)
@@ -406,14 +410,11 @@ def _difference(
 def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:
     """The variables to check, without unconnected ones unless they were `listed`."""
     without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
-    unmoved = without_effect(without, partial(_matter, runner, run))
-    given = [source for one in run.tape_gradients for source in one.sources]
-    given += [variable for call in run.optimizer_calls for variable in call.variables]
-    asked = {id(variable_of(one)) for one in given}
+    unmoved = without_effect(without, partial(matter, runner, run))
     runner.unconnected = tuple(
         variable
         for variable in map(found.__getitem__, unmoved)
-        if listed or (id(variable_of(variable)) in asked and variable.trainable)
+        if listed or (id(variable_of(variable)) in run.asked and variable.trainable)
     )
     if listed:
         return list(found)
@@ -422,7 +423,7 @@ def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed
     return [found[place] for place in kept]
 
 
-def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
+def matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
     """Whether the losses of a run change when the variables at these places are moved together."""
     variables = [runner.variables[place] for place in places]
     before = [variable.numpy() for variable in variables]

@@ -6,25 +6,27 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import from_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, from_coordinates
 from gradcheck.autodiff.reverse import WrongShapeError, all_shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.check import result_of
 from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
+from gradcheck.diagnosis.jumps import changes_in_jumps, notes_on_jumps
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.numerics.difference import EXCLUSION, first_difference
 from gradcheck.options import Options
 from gradcheck.problem.opening import open_function
+from gradcheck.progress import counted
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.state import UNCHANGED, variables_restored
 from gradcheck.training.common_factor import (
@@ -45,7 +47,7 @@ from gradcheck.training.gradient_changes import (
     norm_of_values,
     repeats_rows,
 )
-from gradcheck.training.runner import OF_THE_STEP, StepRunner
+from gradcheck.training.runner import OF_THE_STEP, StepRunner, matter
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 from gradcheck.typing import Array
@@ -139,7 +141,7 @@ class StepCheck:
         run, orders = self._run, list[OrderResult]()
         separate: dict[int | None, tuple[int, ...]] = dict(run.own_losses.items())
         if not separate:
-            return self._check_gradients()
+            return self._compare_gradients()
         owned = [place for places in separate.values() for place in places]
         if rest := tuple(place for place in range(len(self.variables)) if place not in owned):
             separate[None] = rest
@@ -148,7 +150,7 @@ class StepCheck:
             part = StepCheck(runner, variables, self.options)
             names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
             part = replace(part, options=replace(self.options, asked=self.options.asked.under_other_names(names)))
-            order = part._check_gradients()
+            order = part._compare_gradients()
             orders.append(replace(order, findings=tuple(_renamed(finding, names) for finding in order.findings)))
         order = merged(orders, ()).orders[1]
         largest = np.array([one.resolution for one in orders]) / [one.relative_resolution for one in orders]
@@ -158,6 +160,45 @@ class StepCheck:
         if held := sum(len(places) for own, places in run.own_losses.items() if run.of_variables[own].updates):
             notes.append(f"{held} of them with earlier updates held fixed")
         return replace(order, relative_resolution=relative, notes=tuple(notes))
+
+    def _compare_gradients(self) -> OrderResult:
+        """The verdict on the gradients, with a note on variables that are never trained."""
+        order = self._check_gradients()
+        return replace(order, notes=(*order.notes, *self._never_trained(order.findings)))
+
+    def _never_trained(self, findings: Sequence[Finding]) -> list[str]:
+        """A note on variables with which the loss changes in jumps alone, among those that the step asks a tape for."""
+        runner, run, wrong = self.runner, self._run, tuple(one.input for one in findings)
+        flat = [
+            place
+            for place, variable in enumerate(runner.variables)
+            if variable.trainable and id(variable) in run.asked and not self._names[place].startswith(wrong)
+            if all(map(_nothing, (run.gradients[place], *run.from_tapes(variable))))
+        ]
+        if not flat or not matter(runner, run, flat):
+            return []
+
+        def jumps(variable: Any, place: int) -> bool:
+            def moved(value: Array) -> None:
+                variable.assign(tf.cast(value, variable.dtype))
+
+            def loss(value: Array) -> Array:
+                counted(1)
+                moved(value)
+                return np.asarray(runner.loss(), np.float64)
+
+            def still(value: Array) -> bool:
+                moved(value)
+                return _nothing(runner.run().gradients[place])
+
+            with variables_restored([variable]), suppress(*OF_THE_STEP):
+                return changes_in_jumps(variable.numpy(), loss, still, ROUNDOFF[run.loss.dtype.name])
+            return False
+
+        names = [variable_name(self.variables[place]) or "a variable" for place in flat]
+        asked = [(name, runner.variables[place], place) for name, place in zip(names, flat, strict=True)]
+        found = [(name, one, partial(jumps, one, place)) for name, one, place in asked]
+        return notes_on_jumps(runner.recorded, found, "the loss")
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients as used, or before they were clipped or averaged."""
@@ -476,6 +517,11 @@ class StepCheck:
         given = self._run.tape_gradients
         calls = max((sum(one.has(variable) for one in given) for variable in self._run.variables), default=0)
         return {calls: f"{calls} gradients", **counts}
+
+
+def _nothing(gradient: Any) -> bool:
+    """Whether a gradient is None or zero."""
+    return gradient is None or not np.any(dense(gradient))
 
 
 def _finite(gradients: Sequence[Any]) -> bool:

@@ -77,6 +77,13 @@ class StepRun:
         """The gradients that tapes took with respect to variables only."""
         return [one for one in self.tape_gradients if one.of_variables]
 
+    @cached_property
+    def asked(self) -> frozenset[int]:
+        """The ids of the variables that a tape or an optimizer got."""
+        given = [source for one in self.tape_gradients for source in one.sources]
+        given += [variable for call in self.optimizer_calls for variable in call.variables]
+        return frozenset(id(variable_of(one)) for one in given)
+
     @property
     def _first(self) -> Any:
         return self.returned[0] if isinstance(self.returned, (tuple, list)) and self.returned else self.returned

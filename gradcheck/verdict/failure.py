@@ -21,7 +21,7 @@ class GradientInconclusive(AssertionError):
 
 
 class GradientUnconnected(GradientInconclusive):
-    """A listed variable has no gradient, and changing it changes nothing."""
+    """A variable has no gradient, and changing it changes nothing, or makes jumps alone."""
 
 
 class InconclusiveWarning(UserWarning):
@@ -29,7 +29,7 @@ class InconclusiveWarning(UserWarning):
 
 
 class UnconnectedWarning(UserWarning):
-    """A listed variable has no gradient, and changing it changes nothing."""
+    """A variable has no gradient, and changing it changes nothing, or makes jumps alone."""
 
 
 class MismatchWarning(UserWarning):

@@ -18,6 +18,7 @@ from gradcheck.graph import Graph, Input, Node
 from gradcheck.hunt import blame, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
+from gradcheck.hunt.report.finding_page import markdown
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Kind, Reason, Verdict
 from tests import slices
@@ -81,7 +82,7 @@ def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None
     finding = checked.result.findings[0]
     assert finding.kind is Kind.MODES
     assert str(mode) in finding.reason
-    assert finding.reason.endswith("reverse, eager: agree")
+    assert finding.reason.endswith("; an eager tape is right")
 
 
 DISTANCE = Graph((Input((2,), (0.5, -1.25)), Input((2,), (2.0, 3.0))), (Node.of("subtract", 0, 1), Node.of("sin", 2)))
@@ -129,8 +130,27 @@ def test_an_error_of_a_few_roundings_times_a_thousand_is_noticed() -> None:
 def test_where_the_plain_derivative_is_wrong_it_is_the_finding() -> None:
     with wrong_where_traced(traced=False):
         checked = trial.run(SINE, (1,), mode=Mode("forward"))
+        assert blame.finding_of(checked, 1).beside == ""
     assert checked.problem.mode == PLAIN
     assert checked.result.findings[0].kind is Kind.WRONG_VALUE
+    assert checked.result.findings[0].reason.endswith("; taken as forward, eager, it is right")
+
+
+def test_a_derivative_that_is_wrong_in_both_modes_is_said_to_be() -> None:
+    def faulty(right: Any) -> Any:
+        return lambda node, *cotangents: (3.0 if tf.executing_eagerly() else 2.0) * right(node, *cotangents)
+
+    with planted(("Sin", "Cos"), faulty):
+        finding = trial.run(SINE, (1,), mode=Mode("reverse", "tf.function")).result.findings[0]
+    assert finding.reason.endswith("; taken as reverse, tf.function, it is wrong, too")
+
+
+def test_the_report_of_a_finding_in_a_mode_says_that_an_eager_tape_is_right() -> None:
+    mode = Mode("reverse", "tf.function")
+    with wrong_where_traced():
+        found = blame.finding_of(trial.run(SINE, (1,), mode=mode), 1, partial(trial.run, mode=mode))
+    assert found.beside == "an eager tape is right"
+    assert "; an eager tape is right." in markdown(found).splitlines()[2]
 
 
 def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *("*.md", "findings/*.md", "gradcheck/**/README.md", "reports/README.md", "reports/known/README.md"),
     *("strategies/*.md", "tests/README.md", "tests/benchmarks/README.md", "tests/ecosystems/README.md"),
+    "tests/thirdparty/README.md",
 )
 
 

@@ -78,6 +78,62 @@ def test_the_parts_of_a_check_are_counted_together() -> None:
     assert progress.RUNNING.get() is None
 
 
+def current() -> progress.LongCheck:
+    """The check that is running."""
+    check = progress.RUNNING.get()
+    assert check is not None
+    return check
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "check": lambda made: gradcheck.check(made, variables=[made.x]),
+    "explain": lambda made: gradcheck.explain(made.step),
+    "assert_step": lambda made: gradcheck.assert_step(made.step, variables=[made.x]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_first_run_is_mentioned_while_it_takes_and_then_how_long_it_took(way: str) -> None:
+    texts: list[str] = []
+
+    def note() -> None:
+        check = current()
+        texts.append(check.text)
+        if check.run_seconds is not None:
+            check.run_seconds = 4.2
+
+    class Noted(Interrupted):
+        def __call__(self) -> Any:
+            note()
+            return super().__call__()
+
+    WAYS[way](Noted(Calls(-1, press)))
+    assert ": the first run is under way, 0:0" in texts[0]
+    assert not any("first run" in text for text in texts[1:])
+    assert "(one run took 4 s, most checks take 20 to 100), 0:0" in texts[2]
+
+
+def test_a_short_run_is_not_mentioned() -> None:
+    check = progress.LongCheck("f")
+    check.evaluations, check.run_seconds = 1, 0.2
+    assert check.text == "gradcheck of f: 1 evaluation, 0:00"
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_most_checks_take_20_to_100_evaluations(size: int) -> None:
+    x, checks = tf.Variable(np.linspace(0.5, 1.5, size)), list[progress.LongCheck]()
+
+    def step() -> Any:
+        checks.append(current())
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(x) ** 2)
+        return loss, [tape.gradient(loss, x)]
+
+    gradcheck.assert_step(step)
+    assert progress.USUALLY == "most checks take 20 to 100"
+    assert 20 <= checks[0].evaluations <= 100
+
+
 class Calls:
     """Counts calls, without an attribute that a check could restore."""
 

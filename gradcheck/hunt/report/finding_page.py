@@ -68,7 +68,8 @@ def sentence(found: GraphFinding) -> Sentence:
     if found.confirmation is not None:
         said = "confirms" if found.confirmation.confirmed else "did not confirm"
         sure = f" A fresh process {said} it." if found.confirmation.decided else " It could not be run again."
-    return [*parts, (f".{sure}", False)]
+    beside = f"; {found.beside}" if found.beside else ""
+    return [*parts, (f"{beside}.{sure}", False)]
 
 
 def markdown(found: GraphFinding) -> str:

@@ -88,6 +88,13 @@ def test_one_row_an_operation_and_a_total() -> None:
     assert "not written" in table(example(), [{**finding, "files": []}])
 
 
+def test_a_line_below_the_table_says_what_the_columns_are() -> None:
+    head, *_, legend = (line for line in table(example()).splitlines() if not line.startswith((" ", "-")))
+    columns = [name for name in head.replace("|", " ").split()[3:8] if name != "agree"]
+    assert [part.split(":")[0] for part in legend.split(", ")] == columns == ["kink", "comp", "inc", "mis"]
+    assert legend.endswith("mis: mismatch (a known one passes)")
+
+
 def test_of_many_operations_those_that_stand_out_have_a_row() -> None:
     coverage = example()
     for place in range(FEW):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -105,6 +106,45 @@ def test_observing_changes_nothing(observed: Callable[[], AbstractContextManager
     assert [tf.GradientTape.gradient, tf.GradientTape._push_tape, tf.config.functions_run_eagerly()] == functions
 
 
+def test_functions_of_datasets_are_traced_under_the_setting_of_their_user() -> None:
+    settings: list[bool] = []
+
+    def noted(n: Any) -> Any:
+        settings.append(tf.config.functions_run_eagerly())
+        return n
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with hooks.functions_run_eagerly(), hooks.functions_run_eagerly():
+            list(mapped().map(noted))
+            assert tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        with hooks.functions_run_eagerly(False), pytest.warns(UserWarning, match="does not apply to tf.data functions"):
+            mapped().map(noted)
+        assert tf.config.functions_run_eagerly()
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert settings == [False, True]
+
+
+def test_vectorised_loops_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    logger = tf.get_logger()
+    logger.addHandler(caplog.handler)
+    try:
+        with hooks.functions_run_eagerly():
+            jacobians()
+            tf.vectorized_map(tf.square, tf.constant([1.0, 2.0]))
+            assert tf.config.functions_run_eagerly()
+        assert "function behavior was disabled" not in caplog.text
+        tf.config.run_functions_eagerly(True)
+        jacobians()
+    finally:
+        tf.config.run_functions_eagerly(False)
+        logger.removeHandler(caplog.handler)
+    assert "function behavior was disabled" in caplog.text
+
+
 def test_gradients_are_named_in_text_in_a_graph_too() -> None:
     names: list[Any] = []
 
@@ -193,6 +233,10 @@ def iterated() -> None:
         read(iter(tf.data.Dataset.range(2)))
 
 
+def mapped() -> tf.data.Dataset:
+    return tf.data.Dataset.range(2).map(lambda n: n + 1).filter(lambda n: n > 0)
+
+
 def written() -> None:
     with tf.io.gfile.GFile("a.txt", "w") as file:
         file.write("a")
@@ -235,8 +279,10 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "CUSTOM_GRADIENT_IN_GRAPHS": lambda: tf.function(doubled)(tf.constant(1.0)),
     "STOP_GRADIENT": lambda: tf.stop_gradient(tf.constant(1.0)),
     "PYTHON_FUNCTION": lambda: tf.py_function(lambda x: x, [tf.constant(1.0)], tf.float32),
+    "VECTORISED": jacobians,
     "RETRACING_WARNING": retraced,
     "SESSION_RUN": in_session,
+    "DATASET_FUNCTION": mapped,
     "ITERATOR_MADE": iterated,
     **{f"ITERATOR_READS[{number}]": iterated for number in range(len(hooks.ITERATOR_READS))},
     **{f"QUEUE_CALLS[{number}]": queued for number in range(len(hooks.QUEUE_CALLS))},
