@@ -35,8 +35,8 @@ from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.probes import PROBES
 
 IN_LOW_PRECISION = (
-    "explain reruns the code in its own precision, in which differences show large errors alone; gradcheck.assert_step "
-    "(for a training step) and gradcheck.check (for a function) take them of a float64 form"
+    "the code computes in less than float64, where differences show large errors alone, and no float64 form of it "
+    "decided; give it float64 inputs and variables (in Keras, keras.config.set_floatx('float64') before the layers)"
 )
 EAGER_MODE = "eager execution"
 """The words in TensorFlow's messages about calls that work only in a graph."""

@@ -110,7 +110,7 @@ def explained_call(
             note = ", ".join(reason.value for reason in order.reasons)
             with cause_searched():
                 note = "; ".join(filter(None, (note, surrogate_on_path(one))))
-        elif right and not note and order.relative_resolution > COARSE:
+        elif right and not note and COARSE < order.relative_resolution <= 1:  # above 1, the gradient is 0
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         if right and not note:
             with cause_searched():

@@ -19,7 +19,7 @@ from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
 from gradcheck.verdict.tables import ALLOWANCES, PARTS, Comparison, Tolerance, combined
 
 TERMS = 4
-"""The number of elements of a direction that are named."""
+"""The number of elements of a direction, or of the items of a list, that are named."""
 
 SHOWN = 0.05
 """The least share of an allowed error that a term has to have to be named."""
@@ -146,11 +146,19 @@ def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
         for source, sight in zip(sources, sights, strict=True)
         if sight.coarse or sight.hidden
     ]
-    some = ", ".join(blurred[:TERMS]) + (f", and {len(blurred) - TERMS} more" if len(blurred) > TERMS else "")
     return (
-        f"the smallest detectable error is {some}, but at most 0.1 times is required; use float64, fewer inputs or "
-        "variables at once, or more probes="
+        f"the smallest detectable error is {listed(blurred)}, but at most 0.1 times is required; use float64, fewer "
+        "inputs or variables at once, or more probes="
     )
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The texts as a list, the first few of many.
+
+    >>> listed(["w", "b"]), listed("abcdef")
+    ('w, b', 'a, b, c, d, and 2 more')
+    """
+    return ", ".join(texts[:TERMS]) + (f", and {len(texts) - TERMS} more" if len(texts) > TERMS else "")
 
 
 def _compared(table: Comparison, left: Array) -> int:

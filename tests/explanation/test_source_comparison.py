@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import explain
+from gradcheck import assert_step, explain
 from gradcheck.diagnosis import source_comparison
 from gradcheck.diagnosis.source_comparison import CLOSELY, CallProblem
 from gradcheck.result import Cause, Reason, Result, Verdict
@@ -184,6 +184,21 @@ def test_what_float32_hides_is_compared_in_float64(factor: float) -> None:
     *others, last = explain(step).sources
     assert [(source.right, source.note) for source in others if factor == 1.0] == [(True, "")] * 6 * (factor == 1.0)
     assert (last.right is True and not last.note) == (factor == 1.0)
+
+
+@pytest.mark.parametrize(("seed", "activation"), [(3, "sigmoid"), (6, "tanh"), (12, "tanh")])
+def test_a_float32_step_is_compared_as_by_assert_step(seed: int, activation: str) -> None:
+    """The loss of inputs that are not scaled, whose differences show little in float32."""
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.layers.Dense(8, activation), keras.layers.Dense(1, "sigmoid")])
+    model.compile("sgd", "mse")
+    rng = np.random.default_rng(seed)
+    x, y = (rng.integers(0, high, (32, width)).astype("float32") for high, width in ((256, 4), (2, 1)))
+    model(x)
+    result = explain(model.train_step, (x, y))
+    assert [source.right for source in result.sources] == [True] * 4, str(result)
+    assert not any("would not have shown" in source.note for source in result.sources)
+    assert assert_step(model.train_step, (x, y)).verdict == "agree"
 
 
 def test_a_wrong_kernel_is_searched_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
