@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import isfinite, nan
 from typing import TypeAlias
@@ -119,6 +120,9 @@ FAILURES: dict[Kind, type[GradientMismatch]] = {
 }
 
 
+MARK = r'intended=("[^"]*"|\[[^]]*\])'
+"""The argument that marks what is meant, as a note names it."""
+
 REMEDIES = {
     Kind.RAISES: "TensorFlow cannot differentiate this; replace the operation that the message names, "
     "or give it a gradient with tf.custom_gradient.",
@@ -169,12 +173,21 @@ def doubt(name: str, result: Result) -> str:
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
+    return "\n".join([*lines, "", f"What to do: {_advice(result)}."])
+
+
+def _advice(result: Result) -> str:
+    """The remedies for an inconclusive result, by its reasons and by the surrogates that a note names."""
     reasons = {reason for order in result.orders.values() for reason in order.reasons}
-    advice = "check at another point or in float64, give rtol= or atol="
+    notes = [note for order in result.orders.values() for note in order.notes]
+    marks = [found[0] for note in notes if (found := re.search(MARK, note))]
+    order = "order=1 and " * (len(result.orders) > 1)  # only first derivatives can be held
+    told = [f"pass {order}{marks[0]} if that is meant"] if marks else []
     if Reason.TOLERANCE in reasons:
-        advice = "give a larger rtol= or atol=, check in float64"
-        advice += " or at another point" if len(reasons) > 1 else ""
-    return "\n".join([*lines, "", f'What to do: {advice}, or pass inconclusive="ignore".'])
+        told += ["give a larger rtol= or atol=", "check in float64" + " or at another point" * (len(reasons) > 1)]
+    elif not marks or reasons - {Reason.STAIRCASE}:
+        told += ["check at another point or in float64", "give rtol= or atol="]
+    return ", ".join([*told, 'or pass inconclusive="ignore"'])
 
 
 def _paragraph(finding: Finding, label: str) -> list[str]:
