@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names, parse_arguments
 from gradcheck.diagnosis.calls import merged
@@ -63,8 +64,8 @@ NOT_LOOKED_FOR = (
     "The cause was not looked for while Hypothesis was trying examples. "
     "Run this example alone, with @example(...), to see the cause."
 )
-MOVED, SAID = 2.0**-8, 200
-"""Offset, absolute and relative, at which f is probed for exceptions; characters of a message that are shown."""
+MOVED = 2.0**-8
+"""Offset, absolute and relative, at which f is probed for exceptions."""
 CONSTRAINED = "for constrained inputs use gradcheck.simplex (a sum of 1), gradcheck.symmetric, …"
 ASSIGNED = "f assigns {} itself: TensorFlow's gradient is that of the assigned value, and stops at the assignment"
 EMPTY = "the inputs or the outputs have no elements: there is nothing to compare, which agrees trivially"
@@ -365,8 +366,7 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
         try:
             problem.value(moved)
         except Exception as error:  # from f; the note quotes it
-            said = str(error).split("\n")[0][:SAID]
-            note = f"f raised {type(error).__name__} at inputs near the given ones: {said}; {CONSTRAINED}"
+            note = f"f raised {type(error).__name__} at inputs near the given ones: {sentence_of(error)}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
     return result
 
