@@ -22,7 +22,7 @@ from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
-from gradcheck.options import Options, name_of, options_from, refuse_modes
+from gradcheck.options import Options, name_of, options_from, refuse_misread_model, refuse_modes
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
@@ -148,6 +148,7 @@ def result_of(
     With `unused`, the caller reports which of the variables are unconnected.
     """
     refuse_graph("gradcheck")
+    refuse_misread_model("check", f, inputs)
     if options.order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
