@@ -159,7 +159,8 @@ def failure(name: str, result: Result, label: str = "autodiff", *, argument: boo
     noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
     lines = [f"the {noun} of {name} is wrong", ""]
     for finding in result.findings:
-        lines += _paragraph(finding, label)
+        # TensorFlow differentiates a given gradient, for second derivatives.
+        lines += _paragraph(finding, label if finding.order == 1 else "autodiff")
     lines += ["", *(_order(order) for order in result.orders.values())]
     remedies = {1: ARGUMENT_REMEDIES if argument else REMEDIES, 2: REMEDIES}
     told = [(one.kind, remedies[one.order][one.kind]) for one in result.findings if one.diagnosis is None]

@@ -83,10 +83,10 @@ def summarise(
     if probed:
         behind = sum(table.behind for table in probed if not table.again)
         tests = sum(table.verdict.size for table in probed)
-        notes = (*notes, f"{behind} entries were compared together, in {tests} random combination{'s' * (tests > 1)}")
+        notes = (*notes, _together(behind, tests))
     kinks = int(np.sum(whole.at_kink))
     if kinks:
-        notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
+        notes = (*notes, _at_kinks(kinks, whole.verdict.size))
     if Reason.TOLERANCE in reasons:
         notes = (*notes, _too_fine(tolerance, comparisons))
     if Reason.TOO_COARSE in reasons:
@@ -107,6 +107,43 @@ def summarise(
         compared=max(sum(map(_compared, comparisons, left)) - hidden, 0),
         inconclusive=int(np.sum(inconclusive)) + hidden,
     )
+
+
+def _together(entries: int, tests: int, sources: int = 1) -> str:
+    among = f" of {sources} sources" if sources > 1 else ""
+    return f"{entries} entries{among} were compared together, in {tests} random combination{'s' * (tests > 1)}"
+
+
+def _at_kinks(kinks: int, entries: int) -> str:
+    return f"{kinks} of {entries} entries lie at a kink, between the one-sided slopes"
+
+
+TOGETHER = re.compile(r"(\d+) entries(?: of (\d+) sources)? were compared together, in (\d+) random combinations?")
+AT_KINKS = re.compile(r"(\d+) of (\d+) entries lie at a kink, between the one-sided slopes")
+
+
+def notes_of(orders: Sequence[OrderResult]) -> list[str]:
+    """The notes of several results, each once: those that count entries are added up, at the place of the first.
+
+    >>> one, other = (OrderResult(1, Verdict.AGREE, notes=(_together(n, 1), "held")) for n in (40, 2))
+    >>> notes_of([one, other])
+    ['42 entries of 2 sources were compared together, in 2 random combinations', 'held']
+    """
+    notes, counts = list[str](), dict[str, list[tuple[int, ...]]]()
+    for order in orders:
+        for note in order.notes:
+            if found := TOGETHER.fullmatch(note):
+                entries, sources, tests = (int(part or len(order.by_source) or 1) for part in found.groups())
+                counts.setdefault("together", []).append((entries, tests, sources))
+                notes.append("together")
+            elif found := AT_KINKS.fullmatch(note):
+                counts.setdefault("kinks", []).append(tuple(map(int, found.groups())))
+                notes.append("kinks")
+            else:
+                notes.append(note)
+    written: dict[str, Callable[..., str]] = {"together": _together, "kinks": _at_kinks}
+    totals = {name: [sum(column) for column in zip(*rows, strict=True)] for name, rows in counts.items()}
+    return [written[note](*totals[note]) if note in totals else note for note in dict.fromkeys(notes)]
 
 
 def _left(comparisons: Sequence[Comparison]) -> list[Array]:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import assert_step, explain
+from gradcheck import assert_step, check, explain
 from gradcheck.diagnosis import source_comparison
+from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.source_comparison import CLOSELY, CallProblem
-from gradcheck.result import Cause, Reason, Result, Verdict
+from gradcheck.result import Cause, OrderResult, Reason, Result, Verdict
 from gradcheck.verdict.first_order import compare_first, compare_quickly
 from gradcheck.verdict.probes import first_order
 
@@ -228,3 +229,25 @@ def test_a_wrong_kernel_is_searched_in_float64(monkeypatch: pytest.MonkeyPatch) 
     result = explain(step)
     assert [source.right for source in result.sources] == [True, False, True]
     assert points < 1000
+
+
+def test_notes_that_count_entries_are_one() -> None:
+    variables = [tf.Variable(np.linspace(0.1, 1.0, 30 + i), name=f"v{i}") for i in range(3)]
+
+    def step() -> Any:
+        found = []
+        for variable in variables:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(variable) ** 2)
+            found.append(tape.gradient(loss, variable))
+        return found
+
+    compared = [f"{30 + i} entries were compared together, in 1 random combination" for i in range(3)]
+    kink = "{} of {} entries lie at a kink, between the one-sided slopes"
+    orders = [OrderResult(1, Verdict.AGREE, notes=(note, kink.format(2, 3))) for note in compared]
+    total = ("93 entries of 3 sources were compared together, in 3 random combinations",)
+    assert merged(orders, ()).orders[1].notes == (*total, kink.format(6, 9))
+    assert explain(step).orders[1].notes == total
+    names = {f"x{i}": np.linspace(0.1, 1.0, 30) for i in range(2)}
+    (note,) = check(lambda x0, x1: tf.reduce_sum(tf.sin(x0) * x1), *names.values(), rtol={"x0": 1e-3}).orders[1].notes
+    assert note == "60 entries of 2 sources were compared together, in 2 random combinations"
