@@ -19,7 +19,7 @@ from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
 from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
-from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
+from gradcheck.diagnosis.internal_errors import NOT_FOUND, NOT_REACHED, internal_errors_told
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.options import Options, name_of, options_from, refuse_misread_model, refuse_modes
@@ -497,6 +497,8 @@ def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) 
 
 
 def _message(name: str, result: Result, label: str, *, argument: bool = False) -> str:
-    """The message of `failure`, with a note on each internal error in the search for a cause."""
-    notes = [note for order in result.orders.values() for note in order.notes if note.startswith(NOT_FOUND)]
+    """The message of `failure`, with a note on what ended the search for a cause."""
+    notes = [
+        note for order in result.orders.values() for note in order.notes if note.startswith((NOT_FOUND, NOT_REACHED))
+    ]
     return "\n\n".join([failure(name, result, label, argument=argument), *dict.fromkeys(notes)])

@@ -184,9 +184,13 @@ def _advice(result: Result) -> str:
     marks = [found[0] for note in notes if (found := re.search(MARK, note))]
     order = "order=1 and " * (len(result.orders) > 1)  # only first derivatives can be held
     told = [f"pass {order}{marks[0]} if that is meant"] if marks else []
+    helped = {Reason.STAIRCASE} if marks else set()
+    if any(note.startswith("seconds=") for note in notes):
+        told.append("give more seconds=, or leave it out")
+        helped.add(Reason.TOO_EXPENSIVE)
     if Reason.TOLERANCE in reasons:
         told += ["give a larger rtol= or atol=", "check in float64" + " or at another point" * (len(reasons) > 1)]
-    elif not marks or reasons - {Reason.STAIRCASE}:
+    elif not helped or reasons - helped:
         told += ["check at another point or in float64", "give rtol= or atol="]
     return ", ".join([*told, 'or pass inconclusive="ignore"'])
 

@@ -237,9 +237,19 @@ def undecided(order: int, reason: Reason, note: str) -> OrderResult:
     return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
 
 
+def more_time(limit: float) -> str:
+    """The remedy for a time limit in seconds that was too short.
+
+    >>> more_time(2), more_time(60)
+    ('give more, such as seconds=30, or leave it out', 'give more, such as seconds=600, or leave it out')
+    """
+    return f"give more, such as seconds={max(30, 10 * limit):g}, or leave it out"
+
+
 def out_of_time(order: int) -> OrderResult:
     """The result of an order, or a part of it, that was not decided within the time limit."""
-    note = f"seconds={time_limit():g} were over before all of order {order} was decided: give more, or check a part"
+    limit = time_limit() or 0.0  # which has passed
+    note = f"seconds={limit:g} were over before all of order {order} was decided: {more_time(limit)}, or check a part"
     return undecided(order, Reason.TOO_EXPENSIVE, note)
 
 
