@@ -232,7 +232,7 @@ def test_a_wrong_kernel_is_searched_in_float64(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_notes_that_count_entries_are_one() -> None:
-    variables = [tf.Variable(np.linspace(0.1, 1.0, 30 + i), name=f"v{i}") for i in range(3)]
+    variables = [tf.Variable(tf.linspace(0.1, 1.0, 30 + i), name=f"v{i}") for i in range(3)]
 
     def step() -> Any:
         found = []
