@@ -228,7 +228,7 @@ def _own_error(record: CodeRecord) -> bool:
 
 def _raised(record: CodeRecord) -> str:
     """The exception that the code raised, as the beginning of a sentence."""
-    message = "" if record.error is None else sentence_of(record.error)
+    message = "" if record.error is None else sentence_of(record.error).rstrip(".")
     return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 

@@ -59,7 +59,7 @@ def open_function(
         ]
         raise RuntimeError(
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: "
-            f"{sentence_of(error)}; f has to run before its gradient can be checked"
+            f"{sentence_of(error).rstrip('.')}; f has to run before its gradient can be checked"
             f"{_handed_over(inputs, arguments, error)}"
         ) from error
     if variables is not None and arguments.total == len(arguments.leaves):
