@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry, ops
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.sources import as_tensors, parameter_names
 from gradcheck.defects import known
@@ -70,7 +71,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     error = record.error
     if error is not None and not any(error is call.error for call in record.derivatives):
         raise RuntimeError(
-            f"f raised {type(error).__name__}: {error}; it has to run before its operations can be audited"
+            f"f raised {type(error).__name__}: {sentence_of(error)}; it has to run before its operations can be audited"
         ) from error
     needed = _differentiated(record)
     operations = _without_constants(needed)

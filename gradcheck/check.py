@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.sources import Source, as_tensors, parameter_names, parse_arguments
 from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
 from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
-from gradcheck.diagnosis.internal_errors import NOT_FOUND, internal_errors_told
+from gradcheck.diagnosis.internal_errors import NOT_FOUND, NOT_REACHED, internal_errors_told
 from gradcheck.diagnosis.jumps import NEVER_TRAINED, SMOOTH, changes_in_jumps, notes_on_jumps
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
-from gradcheck.options import Options, name_of, options_from, refuse_modes
+from gradcheck.options import Options, name_of, options_from, refuse_misread_model, refuse_modes
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Function
 from gradcheck.problem.given import GivenGradient, coarser, given_gradient
@@ -67,8 +68,8 @@ NOT_LOOKED_FOR = (
     "The cause was not looked for while Hypothesis was trying examples. "
     "Run this example alone, with @example(...), to see the cause."
 )
-MOVED, SAID = 2.0**-8, 200
-"""Offset, absolute and relative, at which f is probed for exceptions; characters of a message that are shown."""
+MOVED = 2.0**-8
+"""Offset, absolute and relative, at which f is probed for exceptions."""
 CONSTRAINED = "for constrained inputs use gradcheck.simplex (a sum of 1), gradcheck.symmetric, …"
 ASSIGNED = "f assigns {} itself: TensorFlow's gradient is that of the assigned value, and stops at the assignment"
 EMPTY = "the inputs or the outputs have no elements: there is nothing to compare, which agrees trivially"
@@ -151,6 +152,7 @@ def result_of(
     With `unused`, the caller reports which of the variables are unconnected.
     """
     refuse_graph("gradcheck")
+    refuse_misread_model("check", f, inputs)
     if options.order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
@@ -371,8 +373,7 @@ def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
         try:
             problem.value(moved)
         except Exception as error:  # from f; the note quotes it
-            said = str(error).split("\n")[0][:SAID]
-            note = f"f raised {type(error).__name__} at inputs near the given ones: {said}; {CONSTRAINED}"
+            note = f"f raised {type(error).__name__} at inputs near the given ones: {sentence_of(error)}; {CONSTRAINED}"
             return replace(result, notes=(*result.notes, note))
     return result
 
@@ -551,6 +552,8 @@ def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) 
 
 
 def _message(name: str, result: Result, label: str, *, argument: bool = False) -> str:
-    """The message of `failure`, with a note on each internal error in the search for a cause."""
-    notes = [note for order in result.orders.values() for note in order.notes if note.startswith(NOT_FOUND)]
+    """The message of `failure`, with a note on what ended the search for a cause."""
+    notes = [
+        note for order in result.orders.values() for note in order.notes if note.startswith((NOT_FOUND, NOT_REACHED))
+    ]
     return "\n\n".join([failure(name, result, label, argument=argument), *dict.fromkeys(notes)])

@@ -19,7 +19,7 @@ from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
-from gradcheck.options import name_of, options_from
+from gradcheck.options import name_of, options_from, refuse_misread_model, refuse_training
 from gradcheck.problem.function import tensors_of
 from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Reason, Result
@@ -35,8 +35,8 @@ from gradcheck.verdict.asked import Allowed
 from gradcheck.verdict.probes import PROBES
 
 IN_LOW_PRECISION = (
-    "explain reruns the code in its own precision, in which differences show large errors alone; gradcheck.assert_step "
-    "(for a training step) and gradcheck.check (for a function) take them of a float64 form"
+    "the code computes in less than float64, where differences show large errors alone, and no float64 form of it "
+    "decided; give it float64 inputs and variables (in Keras, keras.config.set_floatx('float64') before the layers)"
 )
 EAGER_MODE = "eager execution"
 """The words in TensorFlow's messages about calls that work only in a graph."""
@@ -94,6 +94,7 @@ def explain(
             f"f is of type {type(f).__name__}, a callable was expected: gradcheck.explain(f, x) runs f(x) and explains "
             "the derivatives that it takes"
         )
+    refuse_misread_model("explain", f, inputs)
     asked = options_from(1, rtol, atol, probes, seconds, skip).asked
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed, held = _listed(variables), Intended(intended)
@@ -167,6 +168,7 @@ def _recorded(
     """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
+    refuse_training(record.result)
     if record.replicas:
         raise ValueError(
             f"f runs on replicas ({record.replicas}), each in its own thread, which explain does not see; pass the "
@@ -226,7 +228,7 @@ def _own_error(record: CodeRecord) -> bool:
 
 def _raised(record: CodeRecord) -> str:
     """The exception that the code raised, as the beginning of a sentence."""
-    message = "" if record.error is None else sentence_of(record.error)
+    message = "" if record.error is None else sentence_of(record.error).rstrip(".")
     return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,64 @@ def refuse_uncallable(loss: Any, gradient: Any) -> None:
                 f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
                 f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
             )
+
+
+LOSS, STEP = "lambda: loss(y, model(x)), variables=model", "model.train_step, (x, y)"
+"""The arguments that check the gradient of a Keras model."""
+TRAINING = "which trains for many steps; a single one was expected"
+
+
+def refuse_misread_model(asked: str, f: Any, inputs: Sequence[Any]) -> None:
+    """Raise TypeError for a Keras model, or a method of one, with inputs that it does not take in the function `asked`.
+
+    >>> import keras
+    >>> refuse_misread_model("explain", keras.Sequential([keras.layers.Dense(1)]).train_step, [0.0, 1.0])
+    Traceback (most recent call last):
+    ...
+    TypeError: train_step takes (data), 2 inputs were given; expected was gradcheck.explain(model.train_step, (x, y))
+    """
+    method = getattr(f, "python_function", f)  # of a tf.function
+    given, name = ("step" if asked == "assert_step" else "f"), getattr(method, "__name__", "")
+    wanted = f"gradcheck.{asked}({LOSS if asked == 'check' else STEP})"
+    numbers = f"{len(inputs) or 'no'} input{' was' if len(inputs) == 1 else 's were'} given"
+    if _is_model(f):
+        taken = _inputs_of(f)
+        if asked == "assert_step":
+            raise TypeError(f"{given} is a model ({type(f).__name__}), a training step was expected: {wanted}")
+        others = () if taken is None else inputs[taken:]
+        if any(one is not None and not isinstance(one, bool) for one in others):
+            raise TypeError(
+                f"{given} is a model ({type(f).__name__}), which takes {taken} input{'s' * (taken != 1)}, "
+                f"{len(inputs)} were given; to include the loss: {wanted}"
+            )
+    elif _is_model(getattr(method, "__self__", None)) and name == "fit":
+        raise TypeError(f"{given} is the fit of a model, {TRAINING}: {wanted}")
+    elif name == "train_step":
+        signature = inspect.signature(method)
+        try:
+            signature.bind(*inputs)
+        except TypeError:
+            names = ", ".join(signature.parameters)
+            raise TypeError(f"{name} takes ({names}), {numbers}; expected was {wanted}") from None
+
+
+def refuse_training(result: Any) -> None:
+    """Raise TypeError in `explain` for the result of a Keras model's `fit`."""
+    if type(result).__name__ == "History" and hasattr(result, "on_epoch_end"):
+        raise TypeError(f"f returned the History of model.fit, {TRAINING}: gradcheck.explain({STEP})")
+
+
+def _is_model(given: Any) -> bool:
+    return all(hasattr(given, name) for name in ("call", "compile", "fit", "train_step", "trainable_variables"))
+
+
+def _inputs_of(model: Any) -> int | None:
+    """The number of inputs that a model's `call` takes by position, besides its modes; None for any number."""
+    parameters = inspect.signature(model.call).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return None
+    by_position = (one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+    return sum(one.name not in ("training", "mask") for one in by_position)
 
 
 def name_of(f: Any) -> str:

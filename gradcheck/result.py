@@ -416,7 +416,7 @@ class Result(NoTruth):
     def _repr_html_(self) -> str:
         """The table of sources or findings that a notebook shows, the curve of the worst, and the printed result."""
         rows = [_row_of_source(one) for one in self.sources] or [_row_of_finding(one) for one in self.findings]
-        head = ("derivative", "verdict", "TensorFlow", "estimate", "cause", "where", "remedy")
+        head = ("derivative", "verdict", "gradient", "estimate", "cause", "where", "remedy")
         shown = [cell for cell in range(len(head)) if any(row[cell] for row in rows)]
         lines = [f"<p><b>gradcheck: {self.verdict}</b></p>"]
         if rows:

@@ -12,7 +12,7 @@ import numpy as np
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.check import raise_unless_good
 from gradcheck.diagnosis.unconnected import variable_name
-from gradcheck.options import name_of, options_from, refuse_modes
+from gradcheck.options import name_of, options_from, refuse_misread_model, refuse_modes
 from gradcheck.progress import TimeUpError, shown
 from gradcheck.result import Result
 from gradcheck.tracing.intended import Intended
@@ -112,6 +112,7 @@ def assert_step(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
             "step(batch), which returns (loss, gradients) or passes the gradients to an optimizer"
         )
+    refuse_misread_model("assert_step", step, inputs)
     rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)

@@ -42,25 +42,36 @@ def without_places(error: BaseException) -> str:
     return f"{type(error).__name__}: {PLACES.sub('', str(error))}".splitlines()[0]
 
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""The escape codes by which Keras marks the reason in its message for a terminal."""
+NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[Op:\w+\]( name: ?\S*)?")
 FRAMES = re.compile(
     r"\s*(File \".*|Stack trace for .*|Graph execution error:|Detected at node .*|<stack traces unavailable>"
-    r"|\[\[\{\{node .*|tf2xla conversion failed while .*)$"
+    r"|\[\[\{\{node .*|tf2xla conversion failed while .*|in user code:)$"
 )
 """Lines of a message that say where in TensorFlow, or in a graph, it came about."""
+LINES = 12
+"""The number of lines of a message that are shown: the error of a Keras layer ends with the arguments that it got."""
 
 
 def sentence_of(error: BaseException) -> str:
-    """The paragraph of a message that says what is wrong and what to do, on one line, without frames and nodes.
+    """The part of a message that says what is wrong and what to do, on one line, without frames, nodes and colours.
 
     >>> sentence_of(ValueError("Set a bound.\\n\\nStack trace for op definition: \\n\\t [[{{node a}}]]"))
     'Set a bound.'
+    >>> sentence_of(ValueError("Exception encountered when calling Net.call().\\n\\n\\x1b[1mno such shape\\x1b[0m"))
+    'Exception encountered when calling Net.call(). no such shape'
+    >>> sentence_of(ValueError("no such shape\\n\\nArguments received:\\n  x=2"))
+    'no such shape; Arguments received: x=2'
     """
-    text = re.sub(r"\s*\[Op:\w+\]", "", str(error)).strip()
-    if text.startswith("in user code:"):
-        text = re.sub(r"^\w+: ", "", text.splitlines()[-1].strip())
-    kept = [line for line in text.splitlines() if not FRAMES.match(line)]
-    paragraphs = re.split(r"\n\s*\n", "\n".join(kept).strip())
-    return " ".join(paragraphs[0].split())
+    text = NODES.sub("", COLOUR.sub("", str(error)))
+    if "in user code:" in text:
+        # Below each frame lies its line of code, and the reason follows them after the type of its error.
+        text = re.sub(r"^( *)(File \".*)\n\1 +\S.*$", r"\1\2", text, flags=re.MULTILINE)
+        text = re.sub(r"^ *[A-Z]\w+: ", "", text, flags=re.MULTILINE)
+    text = "\n".join(line.rstrip() for line in text.splitlines() if not FRAMES.match(line)).strip()
+    lines = re.sub(r"(?<=[^.:;\n])\n(\s*\n)+", ";\n", text).splitlines()
+    return " ".join(" ".join(lines[:LINES]).split()) + " …" * (len(lines) > LINES)
 
 
 def not_registered(error: BaseException | None) -> bool:

@@ -40,7 +40,7 @@ from gradcheck.verdict.lines import Lines
 from gradcheck.verdict.looks import screened
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probes import PROBES, first_order
-from gradcheck.verdict.summary import summarise, undecided
+from gradcheck.verdict.summary import more_time, summarise, undecided
 from gradcheck.verdict.tables import Comparison, Tolerance
 
 NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
@@ -424,6 +424,8 @@ def ended(found: Blame, lost: float | None = None) -> Diagnosis:
         f"check the part of the code that ends with {nearest} by itself: the operations from there back to the inputs "
         "were not looked at, those after it were"
     )
+    if (limit := time_limit()) is not None:
+        remedy = f"{more_time(limit)}; or {remedy}"
     evidence = f"{looked_at_text(found)}, none of these is wrong by itself"
     return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.left[0].place, lost)
 
@@ -434,7 +436,7 @@ def looked_at_text(found: Blame) -> str:
     if found.left:
         total = found.looked_at + len(found.unclear) + len(found.left)
         limit = time_limit()
-        taken = f"{TIMES} times the time of the check" if limit is None else f"{limit:g} s"
+        taken = f"{TIMES} times the time of the check" if limit is None else f"seconds={limit:g}"
         count = f"{found.looked_at} of {total} operations looked at in {taken}"
     names = dict.fromkeys(_name(operation) for operation in found.unclear)
     return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")

@@ -33,7 +33,7 @@ from gradcheck.tracing.user_code import at, call_user_code, place_of, quoted
 from gradcheck.verdict.asked import Asked, Named
 from gradcheck.verdict.lines import sample_values
 from gradcheck.verdict.probe_pairs import SMALL
-from gradcheck.verdict.summary import broken, element_of, estimate_text, out_of_time, undecided
+from gradcheck.verdict.summary import broken, element_of, estimate_text, notes_of, out_of_time, undecided
 
 SHOWN = 12
 """Gradients of up to this many elements are printed as numbers."""
@@ -110,7 +110,7 @@ def explained_call(
             note = ", ".join(reason.value for reason in order.reasons)
             with cause_searched():
                 note = "; ".join(filter(None, (note, surrogate_on_path(one))))
-        elif right and not note and order.relative_resolution > COARSE:
+        elif right and not note and COARSE < order.relative_resolution <= 1:  # above 1, the gradient is 0
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         if right and not note:
             with cause_searched():
@@ -282,7 +282,7 @@ def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes
         verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
         findings=tuple(finding for order in orders for finding in order.findings),
         reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
-        notes=(*dict.fromkeys(note for order in orders for note in order.notes), *notes),
+        notes=(*notes_of(orders), *notes),
         resolution=max(resolutions, default=float("nan")),
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),

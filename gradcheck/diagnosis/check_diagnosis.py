@@ -110,7 +110,7 @@ class CheckDiagnosis:
         if order.verdict is not Verdict.INCONCLUSIVE or (self.gradient is not None and not callable(self.gradient)):
             return order
         with cause_searched():
-            note = self._not_finite() or (self._surrogate() if Reason.STAIRCASE in order.reasons else None)
+            note = self._not_finite() or self._surrogate(order.reasons)
             return order if note is None else replace(order, notes=(*order.notes, note))
         return order
 
@@ -125,12 +125,15 @@ class CheckDiagnosis:
                 return f"the derivative with respect to {source.name} is not finite: {origin.evidence}; {origin.remedy}"
         return None
 
-    def _surrogate(self) -> str | None:
-        record = self._record(None)
+    def _surrogate(self, reasons: Sequence[Reason]) -> str | None:
+        """Name the surrogates on the path from a source, where steps, or their noise, may be why nothing is decided."""
+        if not {Reason.STAIRCASE, Reason.ILL_CONDITIONED}.intersection(reasons):
+            return None
+        record, where = self._record(None), "the staircase in" if Reason.STAIRCASE in reasons else "on the path from"
         for position, source in enumerate(self.function.sources):
             taken = _taken_by(record, _given(record, position), self._tensor(record, position))
             if taken is not None and (found := surrogate_on_path(call_source(record, *taken, source.name))):
-                return f"the staircase in {source.name}: {found}"
+                return f"{where} {source.name}: {found}"
         return None
 
     def record(self) -> CodeRecord:

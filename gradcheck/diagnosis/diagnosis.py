@@ -98,8 +98,8 @@ def diagnose(
         causes.add((cause.cause, cause.place))
     if cause is None and source.record.calls_functions and found.culprit is None:
         cause = lost_in_a_graph(source, lost)
-    if cause is None and finding.kind is Kind.WRONG_VALUE and not found.left:
-        cause = surrogate_among(source.record, found.unclear, lost.size)
+    if cause is None and finding.kind is Kind.WRONG_VALUE:
+        cause = surrogate_among(source.record, (*found.unclear, *found.left), lost.size)
     return composed(found, cause, wrong(), finding.kind)
 
 

@@ -9,9 +9,10 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from gradcheck.progress import TimeUpError, time_limit
+from gradcheck.verdict.summary import more_time
 
 NOT_FOUND = "the cause was not found: internal error "
-TIME_UP = "the cause was not looked for to the end: {:g} s were over"
+NOT_REACHED = "the cause was not looked for to the end: "
 OWN = Path(__file__).resolve().parents[1]
 
 raised = False
@@ -44,7 +45,7 @@ def cause_searched() -> Iterator[None]:
     except TimeUpError:
         if (limit := time_limit()) is None:
             raise
-        _tell(TIME_UP.format(limit))
+        _tell(f"{NOT_REACHED}seconds={limit:g} were over; {more_time(limit)}")
     except Exception as error:  # ours
         if raised:
             raise

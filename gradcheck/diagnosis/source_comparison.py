@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from itertools import compress
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,7 @@ from gradcheck.diagnosis.blame import NOTHING, Blame
 from gradcheck.diagnosis.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.known_defect import known_to_raise
-from gradcheck.diagnosis.not_finite_value import finite
-from gradcheck.numerics.probing import FEW_INPUTS, PAIR, directions_at
+from gradcheck.numerics.probing import FEW_INPUTS, PAIR, directions_at, magnitudes
 from gradcheck.numerics.sampling import EPS64, LinePoints
 from gradcheck.problem.float64_form import with_float64_form
 from gradcheck.problem.function import Remembered
@@ -31,10 +32,10 @@ from gradcheck.problem.mapped import Mapped, Points, as_array
 from gradcheck.problem.opening import open_function
 from gradcheck.problem.problem import Problem
 from gradcheck.progress import TimeUpError
-from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
+from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResolution, Verdict
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.tracing.replay import replayed, target_value
-from gradcheck.tracing.state import state_restored
+from gradcheck.tracing.state import state_restored, variables_restored
 from gradcheck.typing import Array
 from gradcheck.verdict.entry_curve import worst_curve
 from gradcheck.verdict.first_order import compare_first, compare_quickly
@@ -43,7 +44,8 @@ from gradcheck.verdict.looks import screened, slope_estimate
 from gradcheck.verdict.measured_rounding import ulp_rounding
 from gradcheck.verdict.probe_pairs import SMALL
 from gradcheck.verdict.probes import first_order
-from gradcheck.verdict.summary import broken, out_of_time, summarise, undecided
+from gradcheck.verdict.resolution import shares_of, unseen
+from gradcheck.verdict.summary import broken, listed, out_of_time, summarise, undecided
 from gradcheck.verdict.tables import GRANTED, Comparison, Tolerance, combined, compare
 
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
@@ -52,14 +54,17 @@ CLOSELY, ENTRIES = 4, 64
 """Up to CLOSELY sources of a wrong derivative are searched singly for the wrong entry, until ENTRIES entries have been
 searched: each may take hundreds of values of the whole code."""
 HIDDEN = 0.5
-"""An error of this part of a source's largest derivative has to be visible when it is compared with others."""
-UNSEEN = "an error as large as the largest derivative would not have shown"
+"""In code that cannot be traced, a look is enough if it shows an error of this part of each largest derivative."""
 MOST = 32
 """Number of other sources that are compared closely; the rest is reported as too expensive."""
 ONE = np.ones((1, 1))
 ROWS = (
     "; batch_jacobian assumes that each row of the target depends only on the same row of the source: "
     "otherwise use jacobian"
+)
+FAINT = (
+    "the {} so small beside what the target does there that errors below {:.1e} would not have shown; where a gradient "
+    "should not vanish, look for what saturates, such as a sigmoid of inputs that were not scaled"
 )
 TOO_MANY = "{} more sources, whose derivatives do not plainly agree, were not compared one by one"
 ALONG = "along a direction that moves all of its elements, "
@@ -211,6 +216,41 @@ def _whole_jacobian(value: Array, source: Source) -> Array:
 
 
 def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
+    """Compare sources; one whose derivative is smaller than the errors that would show is inconclusive."""
+    found, small = list[tuple[Sequence[CallSource], OrderResult]](), dict[CallSource, float]()
+    for group, order in _in_groups(sources, tolerance, probes):
+        if order.verdict is Verdict.AGREE and not tolerance.given and len(order.by_source) == len(group):
+            pairs = zip(group, order.by_source, strict=True)
+            small |= {one: seen.resolution for one, seen in pairs if _is_faint(one, seen)}
+        if rest := [one for one in group if one not in small]:
+            found.append((rest, order))
+    if small:
+        names = [one.name for one in small]
+        which = f"gradients of {listed(names)} are" if len(names) > 1 else f"gradient of {names[0]} is"
+        order = undecided(1, Reason.TOO_COARSE, FAINT.format(which, max(small.values())))
+        found.append((list(small), replace(order, inconclusive=len(small))))
+    return found
+
+
+def _is_faint(one: CallSource, seen: SourceResolution) -> bool:
+    """Whether an error as large as the derivative, which is not zero, would not have been noticed."""
+    given = _coordinates(one)
+    if not given.any() or isnan(seen.resolution):
+        return False
+    if not isnan(seen.relative):
+        return seen.relative > 1
+    # Many entries are compared together, each moved by about its own size, which is a bound for a row of a Jacobian.
+    sizes = magnitudes(to_coordinates(np.asarray(one.value)))
+    most = np.abs(given) @ sizes if given.size == sizes.size else np.abs(given).max() * sizes.sum()
+    return bool(seen.resolution > most)
+
+
+def _coordinates(one: CallSource) -> Array:
+    """The gradient of a source as coordinates; of a Jacobian, all of them."""
+    return to_coordinates(tf.convert_to_tensor(one.given).numpy())
+
+
+def _in_groups(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
     """Compare all sources together if they plainly agree; else in groups, or each by itself, with its own verdict.
 
     Sources that are too small to be visible among the others are compared without these.
@@ -223,11 +263,10 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
         return []
     problem = CallProblem(sources)
     try:
-        agreement = plainly_agrees(problem, tolerance, probes)
-        if agreement is not None:
-            return _sharper(problem, agreement[1], tolerance, probes) or _together(
-                problem, *agreement, tolerance, probes
-            )
+        look = looked_at(problem, tolerance, probes)
+        found = look and (_sharper(problem, look[0], tolerance, probes) or _together(problem, *look, tolerance, probes))
+        if found:
+            return found
         if problem.outputs == 1 and (len(sources) > CLOSELY or problem.expensive):
             return _many(problem, tolerance, probes)
         if len(sources) == 1:
@@ -237,14 +276,14 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
             order = broken(1, Kind.SHAPE, error.source, str(error))
             known = known_to_raise(sources[0].record)
             return [(sources, replace(order, findings=(replace(order.findings[0], diagnosis=known),)))]
-    return [pair for one in sources for pair in compared([one], tolerance, probes)]
+    return [pair for one in sources for pair in _in_groups([one], tolerance, probes)]
 
 
-def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> tuple[Comparison, Array] | None:
-    """Return the comparison along random directions if all of them agree at once, else None. Raises WrongShapeError.
+def looked_at(problem: CallProblem, tolerance: Tolerance, probes: int) -> tuple[Comparison, Array] | None:
+    """Compare along a few random directions that move all sources; None for few, or endless, gradients.
 
     Also returns, for each source, the smallest visible error relative to its largest derivative, or infinity where its
-    derivatives are all 0.
+    derivatives are all 0. Raises WrongShapeError.
     """
     if problem.point.size <= FEW or problem.outputs > SMALL:
         return None
@@ -265,50 +304,76 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> t
         largest = [products[:, :, part].max(axis=2, initial=0.0) for part in problem.parts]
         counts = [source.count for source in problem.sources]
         shares = np.array([_share(table.allowed, one) if n else 0.0 for n, one in zip(counts, largest, strict=True)])
-        clear = (table.where(Verdict.MISMATCH) & (table.excess() > GRANTED)).any()
-        enough = count > 1 and table.where(Verdict.AGREE).all() and np.all((shares <= visible) | np.isinf(shares))
-        if clear or enough:
+        enough = count > 1 and _agrees(table) and np.all((shares <= visible) | np.isinf(shares))
+        if _clearly_off(table) or enough:
             break
-    if not table.where(Verdict.AGREE).all():
-        return None
     rows, count = tuple(range(problem.outputs)), len(directions)
-    table = replace(table, coordinates=(None,) * count, outputs=rows, contribution=np.max(largest, axis=0))
+    own = shares_of(directions, gradients, problem.parts, estimate.little)
+    table = replace(table, coordinates=(None,) * count, outputs=rows, contribution=np.max(largest, axis=0), shares=own)
     return table, shares
+
+
+def _agrees(table: Comparison) -> bool:
+    return bool(table.where(Verdict.AGREE).all())
+
+
+def _clearly_off(table: Comparison) -> bool:
+    return bool((table.where(Verdict.MISMATCH) & (table.excess() > GRANTED)).any())
 
 
 def _share(allowed: Array, largest: Array) -> float:
     return float(np.min(allowed[largest > 0] / largest[largest > 0], initial=np.inf))
 
 
-def _sharper(problem: CallProblem, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
+def _sharper(problem: CallProblem, table: Comparison, tolerance: Tolerance, probes: int) -> Compared:
     """Compare sources in float64 of which low precision shows too little; nothing unless they agree there."""
-    coarse = bool(np.any((shares > COARSE) & np.isfinite(shares)))
-    if problem.roundoff <= EPS64 or not coarse or problem.expensive:
+    if problem.roundoff <= EPS64 or problem.expensive or _clearly_off(table):
         return []
-    tables = first_order_in_float64(problem.taken, tolerance, probes)
-    order = None if tables is None else summarise(1, tables, problem.sources)
-    return [] if order is None or order.verdict is not Verdict.AGREE else [(problem.taken, order)]
+    _, told = _told(problem, table, np.ones(len(problem.taken), bool), tolerance)
+    if told.verdict is Verdict.AGREE and not _coarse(problem.taken, told):
+        return []
+    # Those that are moved as variables, which tapes see, come last.
+    taken = sorted(problem.taken, key=lambda one: one.moved_at_start)
+    tables = first_order_in_float64(taken, tolerance, probes)
+    order = None if tables is None else summarise(1, tables, CallProblem(taken).sources, tolerance=tolerance)
+    if order is None or order.verdict is not Verdict.AGREE:
+        return []
+    # What low precision may lose of larger derivatives hides what is lost of one that is zero, or small beside them.
+    pairs = zip(taken, order.by_source, strict=True)
+    apart = np.array([not _coordinates(one).any() or _is_faint(one, seen) for one, seen in pairs])
+    if tolerance.given or apart.all() or not apart.any():
+        return [(taken, order)]
+    seen = replace(order, by_source=tuple(compress(order.by_source, ~apart)))
+    return [(list(compress(taken, ~apart)), seen), *_in_groups(list(compress(taken, apart)), tolerance, probes)]
 
 
 def _together(problem: CallProblem, table: Comparison, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
-    """Compare sources that plainly agree; those that are hidden by the others are compared without these."""
-    hidden = (shares > HIDDEN) & (not tolerance.given)
-    zero = hidden & np.isinf(shares)
-    groups = [
-        [one for one, chosen in zip(problem.taken, mask, strict=True) if chosen]
-        for mask in (~hidden, zero, hidden & ~zero)
-    ]
-    if len(problem.taken) in map(len, groups):  # there are no others
-        return [(problem.taken, _told(table, problem.taken, tolerance))]
-    seen = [(groups[0], _told(table, groups[0], tolerance))] if groups[0] else []
-    return seen + [pair for group in groups[1:] for pair in compared(group, tolerance, probes)]
+    """Compare sources that plainly agree, those that are hidden by the others without these; nothing if none is seen.
+
+    Where values are expensive, the verdict on sources that hide one another is that they do.
+    """
+    if not _agrees(table):
+        return []
+    hidden = _hidden(problem, table, tolerance)
+    if hidden.all():
+        return [_told(problem, table, hidden, tolerance)] if problem.expensive else []
+    seen, zero = [_told(problem, table, ~hidden, tolerance)], hidden & np.isinf(shares)
+    groups = (list(compress(problem.taken, mask)) for mask in (zero, hidden & ~zero))
+    return seen + [pair for group in groups for pair in _in_groups(group, tolerance, probes)]
 
 
-def _told(table: Comparison, sources: Sequence[CallSource], tolerance: Tolerance) -> OrderResult:
-    """The verdict on sources that agree; inconclusive if an error as large as the largest derivative would not show."""
-    order = summarise(1, [table], CallProblem(sources).sources)
-    unseen = order.relative_resolution > 1 and not tolerance.given
-    return undecided(1, Reason.ILL_CONDITIONED, UNSEEN) if unseen else order
+def _hidden(problem: CallProblem, table: Comparison, tolerance: Tolerance) -> Array:
+    """The sources whose agreement among the others is not earned, boolean."""
+    return np.array(unseen([table], problem.parts)) & (not tolerance.given)
+
+
+def _told(
+    problem: CallProblem, table: Comparison, chosen: Array, tolerance: Tolerance
+) -> tuple[Sequence[CallSource], OrderResult]:
+    """The verdict on the chosen sources of those that agree; inconclusive if that is not earned."""
+    sources, own = list(compress(problem.taken, chosen)), np.asarray(table.shares)[:, :, chosen]
+    table = replace(table, shares=None if tolerance.given else own)  # what a tolerance allows need not show
+    return sources, summarise(1, [table], CallProblem(sources).sources, tolerance=tolerance)
 
 
 def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderResult:
@@ -330,9 +395,16 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
         if order is not None and order.verdict is Verdict.MISMATCH:
             return order
     order = told(first_order(problem, tolerance, probes))
-    if order.verdict is Verdict.INCONCLUSIVE and not finite(one.given):
-        return in_float64() or order
+    if problem.roundoff > EPS64 and (order.verdict is Verdict.INCONCLUSIVE or _coarse([one], order)):
+        decided = in_float64()
+        return order if decided is None or decided.verdict is Verdict.INCONCLUSIVE else decided
     return order
+
+
+def _coarse(sources: Sequence[CallSource], order: OrderResult) -> bool:
+    """Whether an agreement leaves errors above a noted part of the largest derivative, or of a whole source, unseen."""
+    faint = (_is_faint(one, seen) for one, seen in zip(sources, order.by_source, strict=True))
+    return order.verdict is Verdict.AGREE and (order.relative_resolution > COARSE or any(faint))
 
 
 def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
@@ -369,7 +441,7 @@ def _wrong_first(
         if clear[position]:
             yield one, _closely(CallProblem(one), tolerance, probes)
         else:
-            yield from compared(one, tolerance, probes)
+            yield from _in_groups(one, tolerance, probes)
         rest[position] = False
     behind = np.array([rest[i] and blame_of(i).culprit is not None for i in range(len(lines))])
     # An operation that is wrong by itself confirms a source behind it as wrong, which few values show.
@@ -404,13 +476,11 @@ def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance:
     """Compare the sources that agree along their lines together, for more resolution, if they plainly agree."""
     right = [problem.taken[position] for position in positions]
     together = CallProblem(right)
-    agreement = plainly_agrees(together, tolerance, probes) if right else None
-    if agreement is None:
+    look = looked_at(together, tolerance, probes) if right else None
+    if look is None or not _agrees(look[0]):
         return _along_a_line(problem, quick, positions)
-    table, shares = agreement
-    hidden = (shares > HIDDEN) & (not tolerance.given)
-    seen = [one for one, away in zip(right, hidden, strict=True) if not away]
-    told: Compared = [(seen, _told(table, seen, tolerance))] if seen else []
+    hidden = _hidden(together, look[0], tolerance)
+    told: Compared = [] if hidden.all() else [_told(together, look[0], ~hidden, tolerance)]
     return told + _along_a_line(problem, _rows(quick, hidden), positions[hidden])
 
 
@@ -453,26 +523,30 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
 
 
 def first_order_in_float64(taken: Sequence[CallSource], tolerance: Tolerance, probes: int) -> list[Comparison] | None:
-    """Compare first derivatives with respect to sources as `check` does; None without a float64 form.
+    """Compare first derivatives with respect to sources, in their order, as `check` does; None without a float64 form.
 
     For gradients of which low precision shows nothing. The rounding of those that are not finite is not measured here.
     """
     if taken[0].call.method != "gradient" or any(one.moved_by_operations for one in taken):
         return None
-    try:
-        function = open_function(partial(_target, taken), tuple(tf.constant(one.value) for one in taken), None)
-        function = with_float64_form(function)
-    except (RuntimeError, ValueError):  # the code did not reach the call, or returns no finite number there
-        return None
-    given = [tf.convert_to_tensor(one.given) for one in taken]
-    problem = GivenGradient.of(function, lambda tensors: given)
-    return None if function.wide is None else first_order(problem, tolerance, probes)
+    values = tuple(tf.constant(one.value) for one in taken if not one.moved_at_start)
+    variables = [one.variable for one in taken if one.moved_at_start]
+    with variables_restored(variables):
+        try:
+            function = with_float64_form(open_function(partial(_target, taken), values, variables or None))
+        except (RuntimeError, ValueError):  # the code did not reach the call, or returns no finite number there
+            return None
+        given = [tf.convert_to_tensor(one.given) for one in taken]
+        problem = GivenGradient.of(function, lambda tensors: given)
+        return None if function.wide is None else first_order(problem, tolerance, probes)
 
 
 def _target(taken: Sequence[CallSource], *tensors: Any) -> Any:
-    """The targets of the call, weighted and summed, with the sources at these tensors."""
+    """The targets of the call, weighted and summed, with the sources at these tensors, or at what variables hold."""
     record, call = taken[0].record, taken[0].call
-    replay = replayed(record, call, [(one, tensor - one.value) for one, tensor in zip(taken, tensors, strict=True)])
+    moved = [one for one in taken if not one.moved_at_start]
+    record = replace(record, accessed=record.accessed.besides([one.variable for one in taken if one.moved_at_start]))
+    replay = replayed(record, call, [(one, tensor - one.value) for one, tensor in zip(moved, tensors, strict=True)])
     if replay.target is None:
         raise UntraceableError("the code did not reach the call") from replay.error
     weights: Sequence[Any] = call.weights or [None] * len(replay.target)

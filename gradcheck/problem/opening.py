@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
-from gradcheck.autodiff.errors import about_floating_types
+from gradcheck.autodiff.errors import about_floating_types, sentence_of
 from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
 from gradcheck.problem.function import Function, flat, tensors_of
 from gradcheck.problem.mapped import as_array
@@ -60,8 +60,9 @@ def open_function(
             for item in tf.nest.flatten(given)
         ]
         raise RuntimeError(
-            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
-            f"f has to run before its gradient can be checked{_handed_over(inputs, arguments, error)}"
+            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: "
+            f"{sentence_of(error).rstrip('.')}; f has to run before its gradient can be checked"
+            f"{_handed_over(inputs, arguments, error)}"
         ) from error
     if variables is not None and arguments.total == len(arguments.leaves):
         _refuse_unlisted(f, given, arguments)

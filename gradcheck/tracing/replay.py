@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.tracing.library_functions import LibraryCall
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.recorder import CodeRecorder
@@ -195,7 +196,11 @@ def nondeterminism(record: CodeRecord, call: DerivativeCall) -> str | None:
     """Describe the difference between two runs of the same code; None where they agree."""
     replay = replayed(record, call, [])
     if replay.target is None:
-        why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
+        why = (
+            "it came to no such call"
+            if replay.error is None
+            else f"{type(replay.error).__name__}: {sentence_of(replay.error)}"
+        )
         return f"a second run did not get here: {why}"
     if nearly_equal(target_value(call.targets, call), target_value(replay.target, call), call.targets[0].dtype.name):
         return None

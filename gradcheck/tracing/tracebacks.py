@@ -3,13 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import wraps
+from inspect import signature
 from opcode import opmap
 from types import FunctionType, TracebackType
 from typing import ParamSpec, TypeVar
 
 from gradcheck.tracing.user_code import OWN, file_owner
+
+STEPS = "gradcheck chooses the steps of its differences, and bounds their error; leave it out"
+ONE_WAY = "reverse mode is compared, as tape.gradient takes it, at first order or with order=2; leave it out"
+LIKE_TYPES = "a gradient of another shape or dtype than its source is always a mismatch; leave it out"
+NEVER_BATCHED = "each derivative is compared as TensorFlow takes it, not in batches; leave it out"
+ELSEWHERE = {
+    **dict.fromkeys(("eps", "delta", "h", "step_size"), STEPS),
+    **dict.fromkeys(("modes", "mode", "check_forward_ad", "check_backward_ad"), ONE_WAY),
+    **dict.fromkeys(("check_batched_grad", "check_batched_forward_grad"), NEVER_BATCHED),
+    "check_grad_dtypes": LIKE_TYPES,
+    "check_undefined_grad": "None counts as zero, and is a mismatch where the estimate is not; leave it out",
+    "fast_mode": "many inputs are compared along random directions, as many as probes= says; leave it out",
+    "masked": "gradients are compared as dense tensors; leave it out",
+    "nondet_tol": "random numbers are drawn alike in all runs, and other differences are inconclusive; leave it out",
+    "raise_exception": "check and explain return a Result and raise for no mismatch, assert_close and assert_step do",
+    "tol": "by default every error that can be seen matters; to allow more, give rtol= or atol=",
+}
+"""Arguments of other checkers (torch.autograd.gradcheck, jax.test_util.check_grads), and what there is instead."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,12 +38,19 @@ T = TypeVar("T")
 def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function of the public API raise errors without the frames of gradcheck, except one for its own call.
 
-    Python adds that one last; pytest leaves it out. An internal error keeps all of them.
+    Python adds that one last; pytest leaves it out. An internal error keeps all of them. The TypeError for an argument
+    that it does not take says what there is instead.
     """
+    known = [one for one in signature(function).parameters if one != "self"]
 
     @wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> T:
         __tracebackhide__ = True
+        for name in named:
+            if name not in known:
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}: {_instead(name, known)}"
+                )
         try:
             return function(*arguments, **named)
         except Exception as error:  # whatever it is: it is raised again
@@ -34,6 +61,12 @@ def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
     if isinstance(called, FunctionType):
         called.__code__ = called.__code__.replace(co_name=function.__name__)
     return called
+
+
+def _instead(name: str, known: Sequence[str]) -> str:
+    """What there is instead of an argument that a function does not take."""
+    near = get_close_matches(name, known, 1)
+    return ELSEWHERE.get(name) or (f"{near[0]}= was meant?" if near else f"it takes {', '.join(known)}")
 
 
 def is_internal(error: BaseException) -> bool:

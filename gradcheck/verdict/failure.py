@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import isfinite, nan
 from typing import TypeAlias
@@ -119,6 +120,9 @@ FAILURES: dict[Kind, type[GradientMismatch]] = {
 }
 
 
+MARK = r'intended=("[^"]*"|\[[^]]*\])'
+"""The argument that marks what is meant, as a note names it."""
+
 REMEDIES = {
     Kind.RAISES: "TensorFlow cannot differentiate this; replace the operation that the message names, "
     "or give it a gradient with tf.custom_gradient.",
@@ -155,7 +159,8 @@ def failure(name: str, result: Result, label: str = "autodiff", *, argument: boo
     noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
     lines = [f"the {noun} of {name} is wrong", ""]
     for finding in result.findings:
-        lines += _paragraph(finding, label)
+        # TensorFlow differentiates a given gradient, for second derivatives.
+        lines += _paragraph(finding, label if finding.order == 1 else "autodiff")
     lines += ["", *(_order(order) for order in result.orders.values())]
     remedies = {1: ARGUMENT_REMEDIES if argument else REMEDIES, 2: REMEDIES}
     told = [(one.kind, remedies[one.order][one.kind]) for one in result.findings if one.diagnosis is None]
@@ -169,12 +174,25 @@ def doubt(name: str, result: Result) -> str:
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
+    return "\n".join([*lines, "", f"What to do: {_advice(result)}."])
+
+
+def _advice(result: Result) -> str:
+    """The remedies for an inconclusive result, by its reasons and by the surrogates that a note names."""
     reasons = {reason for order in result.orders.values() for reason in order.reasons}
-    advice = "check at another point or in float64, give rtol= or atol="
+    notes = [note for order in result.orders.values() for note in order.notes]
+    marks = [found[0] for note in notes if (found := re.search(MARK, note))]
+    order = "order=1 and " * (len(result.orders) > 1)  # only first derivatives can be held
+    told = [f"pass {order}{marks[0]} if that is meant"] if marks else []
+    helped = {Reason.STAIRCASE} if marks else set()
+    if any(note.startswith("seconds=") for note in notes):
+        told.append("give more seconds=, or leave it out")
+        helped.add(Reason.TOO_EXPENSIVE)
     if Reason.TOLERANCE in reasons:
-        advice = "give a larger rtol= or atol=, check in float64"
-        advice += " or at another point" if len(reasons) > 1 else ""
-    return "\n".join([*lines, "", f'What to do: {advice}, or pass inconclusive="ignore".'])
+        told += ["give a larger rtol= or atol=", "check in float64" + " or at another point" * (len(reasons) > 1)]
+    elif not helped or reasons - helped:
+        told += ["check at another point or in float64", "give rtol= or atol="]
+    return ", ".join([*told, 'or pass inconclusive="ignore"'])
 
 
 def _paragraph(finding: Finding, label: str) -> list[str]:

@@ -19,7 +19,7 @@ from gradcheck.verdict.resolution import Sight, next_to_zero, seen_by_source
 from gradcheck.verdict.tables import ALLOWANCES, PARTS, Comparison, Tolerance, combined
 
 TERMS = 4
-"""The number of elements of a direction that are named."""
+"""The number of elements of a direction, or of the items of a list, that are named."""
 
 SHOWN = 0.05
 """The least share of an allowed error that a term has to have to be named."""
@@ -83,10 +83,10 @@ def summarise(
     if probed:
         behind = sum(table.behind for table in probed if not table.again)
         tests = sum(table.verdict.size for table in probed)
-        notes = (*notes, f"{behind} entries were compared together, in {tests} random combination{'s' * (tests > 1)}")
+        notes = (*notes, _together(behind, tests))
     kinks = int(np.sum(whole.at_kink))
     if kinks:
-        notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
+        notes = (*notes, _at_kinks(kinks, whole.verdict.size))
     if Reason.TOLERANCE in reasons:
         notes = (*notes, _too_fine(tolerance, comparisons))
     if Reason.TOO_COARSE in reasons:
@@ -107,6 +107,43 @@ def summarise(
         compared=max(sum(map(_compared, comparisons, left)) - hidden, 0),
         inconclusive=int(np.sum(inconclusive)) + hidden,
     )
+
+
+def _together(entries: int, tests: int, sources: int = 1) -> str:
+    among = f" of {sources} sources" if sources > 1 else ""
+    return f"{entries} entries{among} were compared together, in {tests} random combination{'s' * (tests > 1)}"
+
+
+def _at_kinks(kinks: int, entries: int) -> str:
+    return f"{kinks} of {entries} entries lie at a kink, between the one-sided slopes"
+
+
+TOGETHER = re.compile(r"(\d+) entries(?: of (\d+) sources)? were compared together, in (\d+) random combinations?")
+AT_KINKS = re.compile(r"(\d+) of (\d+) entries lie at a kink, between the one-sided slopes")
+
+
+def notes_of(orders: Sequence[OrderResult]) -> list[str]:
+    """The notes of several results, each once: those that count entries are added up, at the place of the first.
+
+    >>> one, other = (OrderResult(1, Verdict.AGREE, notes=(_together(n, 1), "held")) for n in (40, 2))
+    >>> notes_of([one, other])
+    ['42 entries of 2 sources were compared together, in 2 random combinations', 'held']
+    """
+    notes, counts = list[str](), dict[str, list[tuple[int, ...]]]()
+    for order in orders:
+        for note in order.notes:
+            if found := TOGETHER.fullmatch(note):
+                entries, sources, tests = (int(part or len(order.by_source) or 1) for part in found.groups())
+                counts.setdefault("together", []).append((entries, tests, sources))
+                notes.append("together")
+            elif found := AT_KINKS.fullmatch(note):
+                counts.setdefault("kinks", []).append(tuple(map(int, found.groups())))
+                notes.append("kinks")
+            else:
+                notes.append(note)
+    written: dict[str, Callable[..., str]] = {"together": _together, "kinks": _at_kinks}
+    totals = {name: [sum(column) for column in zip(*rows, strict=True)] for name, rows in counts.items()}
+    return [written[note](*totals[note]) if note in totals else note for note in dict.fromkeys(notes)]
 
 
 def _left(comparisons: Sequence[Comparison]) -> list[Array]:
@@ -146,11 +183,19 @@ def _too_coarse(sources: Sequence[Source], sights: Sequence[Sight]) -> str:
         for source, sight in zip(sources, sights, strict=True)
         if sight.coarse or sight.hidden
     ]
-    some = ", ".join(blurred[:TERMS]) + (f", and {len(blurred) - TERMS} more" if len(blurred) > TERMS else "")
     return (
-        f"the smallest detectable error is {some}, but at most 0.1 times is required; use float64, fewer inputs or "
-        "variables at once, or more probes="
+        f"the smallest detectable error is {listed(blurred)}, but at most 0.1 times is required; use float64, fewer "
+        "inputs or variables at once, or more probes="
     )
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The texts as a list, the first few of many.
+
+    >>> listed(["w", "b"]), listed("abcdef")
+    ('w, b', 'a, b, c, d, and 2 more')
+    """
+    return ", ".join(texts[:TERMS]) + (f", and {len(texts) - TERMS} more" if len(texts) > TERMS else "")
 
 
 def _compared(table: Comparison, left: Array) -> int:
@@ -192,9 +237,19 @@ def undecided(order: int, reason: Reason, note: str) -> OrderResult:
     return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
 
 
+def more_time(limit: float) -> str:
+    """The remedy for a time limit in seconds that was too short.
+
+    >>> more_time(2), more_time(60)
+    ('give more, such as seconds=30, or leave it out', 'give more, such as seconds=600, or leave it out')
+    """
+    return f"give more, such as seconds={max(30, 10 * limit):g}, or leave it out"
+
+
 def out_of_time(order: int) -> OrderResult:
     """The result of an order, or a part of it, that was not decided within the time limit."""
-    note = f"seconds={time_limit():g} were over before all of order {order} was decided: give more, or check a part"
+    limit = time_limit() or 0.0  # which has passed
+    note = f"seconds={limit:g} were over before all of order {order} was decided: {more_time(limit)}, or check a part"
     return undecided(order, Reason.TOO_EXPENSIVE, note)
 
 

@@ -295,16 +295,15 @@ def test_bad_options(options: dict[str, Any], kind: type[Exception], message: st
         explain(lambda a: a, 1.0, **options)
 
 
-@pytest.mark.parametrize(("dtype", "told"), [("float32", True), ("float64", False)])
-def test_what_low_precision_hides_is_told_with_what_compares_in_float64(dtype: str, told: bool) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("traced", [True, False])
+def test_what_low_precision_hides_is_compared_in_float64_or_told(dtype: str, traced: bool) -> None:
     def f(x: Any) -> Any:
+        assert traced or float(x[0]) < 1e9  # Python's reading keeps it from being traced, and rebuilt in float64
         return 1000 + 1e-6 * tf.reduce_sum(x**2)
 
-    x = tf.constant([1.0, 2.0, 3.0, 4.0], dtype)
-    result = explain(f, x)
-    assert (result.verdict == "inconclusive") == told
-    assert (
-        any("gradcheck.check (for a function) take them of a float64" in note for note in result.orders[1].notes)
-        == told
-    )
-    assert gradcheck.check(f, x).verdict == "agree"  # as the note says
+    result = explain(f, tf.constant([1.0, 2.0, 3.0, 4.0], dtype))
+    hidden = dtype == "float32" and not traced
+    assert result.verdict == ("inconclusive" if hidden else "agree")
+    # With float64 inputs, as the note says, it agrees.
+    assert any("give it float64 inputs and variables" in note for note in result.orders[1].notes) == hidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -12,7 +13,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, GradientMismatch, Result, assert_close, assert_step, check, explain
+from gradcheck import (
+    Cause,
+    GradientInconclusive,
+    GradientMismatch,
+    InconclusiveWarning,
+    Result,
+    assert_close,
+    assert_step,
+    check,
+    explain,
+)
 from tests import slices
 
 Step = Callable[[], Any]
@@ -181,6 +192,44 @@ def test_a_staircase_says_how_to_mark_it() -> None:
     (note,) = check(lambda: tf.reduce_sum(through(3.3 * w) ** 2), variables=[w]).orders[1].notes
     assert note.endswith(f', and intended="{line(through, "stop_gradient")}" compares the rest')
     assert explain(step, intended=["through", line(test_a_staircase_says_how_to_mark_it, "step =")]).verdict == "agree"
+
+
+@tf.custom_gradient
+def straight(x: Any) -> Any:
+    return tf.floor(x), lambda dy: dy
+
+
+@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 30])
+@pytest.mark.parametrize("function", [through, straight])
+def test_the_advice_on_a_staircase_is_what_to_mark(function: Map, size: int, total: bool) -> None:
+    x = np.linspace(0.7, 1.4, size)
+
+    def f(x: Any) -> Any:
+        return tf.reduce_sum((function(x) + 1) ** 2) if total else function(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((AssertionError, InconclusiveWarning)) as caught:
+            assert_close(f, x)
+        advice = str(caught.value).partition("What to do: " if "What to do" in str(caught.value) else "remedy")[2]
+        mark = advice.partition('intended="')[2].partition('"')[0]
+        assert_close(f, x, intended=mark)
+
+
+def test_the_advice_on_a_staircase_names_nothing_that_cannot_help() -> None:
+    with pytest.warns(InconclusiveWarning) as caught:
+        assert_close(straight, [0.7, 1.4])
+    assert str(caught[0].message).endswith(
+        'What to do: pass intended="straight" if that is meant, or pass inconclusive="ignore".'
+    )
+    with pytest.warns(InconclusiveWarning, match='pass order=1 and intended="straight" if that is meant, or'):
+        assert_close(straight, [0.7, 1.4], order=2)
+
+
+def test_a_kernel_that_rounds_is_named_in_noise() -> None:
+    with pytest.raises(GradientInconclusive, match="on the path from x: FakeQuantWithMinMaxArgs at "):
+        assert_close(lambda x: tf.quantization.fake_quant_with_min_max_args(x, -6.0, 6.0), tf.constant(0.3))
 
 
 def test_a_custom_gradient_with_a_variable_is_held_in_it_too() -> None:

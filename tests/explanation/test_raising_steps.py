@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, explain
+from gradcheck import Cause, audit, check, explain
 
 X, Y = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]]), np.array([[1.0], [0.0], [2.0]])
 Code = Callable[[], Any]
@@ -264,3 +264,38 @@ def test_the_flat_values_of_a_ragged_tensor_are_compared() -> None:
 
     (one,) = explain(code).sources
     assert one.right
+
+
+class Mismatched(keras.Model):  # type: ignore[misc]
+    def build(self, shape: Any) -> None:
+        self.kernel = self.add_weight(name="kernel", shape=(5, 2))
+
+    def call(self, inputs: Any) -> Any:
+        return inputs @ self.kernel
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("asked", [explain, check, audit], ids=lambda one: one.__name__)
+def test_what_a_keras_model_raises_is_shown_whole_and_without_escape_codes(asked: Any, traced: bool) -> None:
+    model = Mismatched()
+    model.build((4, 3))
+    f = tf.function(model) if traced else model
+    with pytest.raises(RuntimeError) as caught:
+        asked(f, tf.ones((4, 3)))
+    said = str(caught.value)
+    assert "Exception encountered when calling Mismatched.call()." in said
+    assert "[4,3]" in said  # the reason
+    assert "[5,2]" in said
+    assert "inputs=tf.Tensor(shape=(4, 3), dtype=float32)" in said
+    assert not set("\x1b\n") & set(said)
+    assert not any(word in said for word in ("function_node", "[Op:", "File ", "hooks.py"))
+
+
+def test_a_long_message_is_cut_after_a_dozen_lines() -> None:
+    def f(a: Any) -> Any:
+        raise ValueError("\n".join(f"line {number}" for number in range(40)))
+
+    for asked in (explain, check):
+        with pytest.raises(RuntimeError, match=r"line 0 line 1 .*line 11 …; ") as caught:
+            asked(f, 1.0)
+        assert "line 12" not in str(caught.value)

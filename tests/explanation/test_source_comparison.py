@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import explain
+from gradcheck import assert_step, check, explain
 from gradcheck.diagnosis import source_comparison
+from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.source_comparison import CLOSELY, CallProblem
-from gradcheck.result import Cause, Reason, Result, Verdict
+from gradcheck.result import Cause, OrderResult, Reason, Result, Verdict
 from gradcheck.verdict.first_order import compare_first, compare_quickly
 from gradcheck.verdict.probes import first_order
 
@@ -186,6 +187,21 @@ def test_what_float32_hides_is_compared_in_float64(factor: float) -> None:
     assert (last.right is True and not last.note) == (factor == 1.0)
 
 
+@pytest.mark.parametrize(("seed", "activation"), [(3, "sigmoid"), (6, "tanh"), (12, "tanh")])
+def test_a_float32_step_is_compared_as_by_assert_step(seed: int, activation: str) -> None:
+    """The loss of inputs that are not scaled, whose differences show little in float32."""
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.layers.Dense(8, activation), keras.layers.Dense(1, "sigmoid")])
+    model.compile("sgd", "mse")
+    rng = np.random.default_rng(seed)
+    x, y = (rng.integers(0, high, (32, width)).astype("float32") for high, width in ((256, 4), (2, 1)))
+    model(x)
+    result = explain(model.train_step, (x, y))
+    assert [source.right for source in result.sources] == [True] * 4, str(result)
+    assert not any("would not have shown" in source.note for source in result.sources)
+    assert assert_step(model.train_step, (x, y)).verdict == "agree"
+
+
 def test_a_wrong_kernel_is_searched_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small error in float32, in which each entry by itself takes many values until it shows."""
     points, values = 0, CallProblem._values
@@ -213,3 +229,25 @@ def test_a_wrong_kernel_is_searched_in_float64(monkeypatch: pytest.MonkeyPatch) 
     result = explain(step)
     assert [source.right for source in result.sources] == [True, False, True]
     assert points < 1000
+
+
+def test_notes_that_count_entries_are_one() -> None:
+    variables = [tf.Variable(tf.linspace(0.1, 1.0, 30 + i), name=f"v{i}") for i in range(3)]
+
+    def step() -> Any:
+        found = []
+        for variable in variables:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(variable) ** 2)
+            found.append(tape.gradient(loss, variable))
+        return found
+
+    compared = [f"{30 + i} entries were compared together, in 1 random combination" for i in range(3)]
+    kink = "{} of {} entries lie at a kink, between the one-sided slopes"
+    orders = [OrderResult(1, Verdict.AGREE, notes=(note, kink.format(2, 3))) for note in compared]
+    total = ("93 entries of 3 sources were compared together, in 3 random combinations",)
+    assert merged(orders, ()).orders[1].notes == (*total, kink.format(6, 9))
+    assert explain(step).orders[1].notes == total
+    names = {f"x{i}": np.linspace(0.1, 1.0, 30) for i in range(2)}
+    (note,) = check(lambda x0, x1: tf.reduce_sum(tf.sin(x0) * x1), *names.values(), rtol={"x0": 1e-3}).orders[1].notes
+    assert note == "60 entries of 2 sources were compared together, in 2 random combinations"

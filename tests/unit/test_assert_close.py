@@ -204,6 +204,17 @@ def test_a_given_gradient_is_called_so() -> None:
     assert "TensorFlow's own gradient of f is 0.0707372" in text
 
 
+def test_what_tensorflow_makes_of_a_given_gradient_is_called_so() -> None:
+    """At second order TensorFlow differentiates the gradient that was given."""
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        assert_close(tf.sin, x, order=2, gradient=lambda x: tf.cos(tf.stop_gradient(x)) + 0 * x)
+    text = str(caught.value)
+    assert "  order 2, wrong value: " in text
+    assert "    autodiff     0\n" in text
+    assert "    given " not in text
+    assert "autodiff gives 0, " in str(caught.value.result)
+
+
 DOUBT = """\
 the check of the gradient of floor is inconclusive
 

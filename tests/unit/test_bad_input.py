@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Reason, assert_close, audit, check
+from gradcheck import Reason, assert_close, assert_step, audit, check, explain, spot_check
+from gradcheck.keras import GradientMonitor
 
 
 def refused(error: type[Exception], words: list[str], *arguments: Any, **options: Any) -> None:
@@ -334,3 +336,32 @@ def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there(
     assert "f raised" not in str(result)
     assert result.verdict == "agree"
     assert result.resolution[1] < 1e-9
+
+
+ELSEWHERE = {
+    "eps": "gradcheck chooses the steps of its differences",
+    "delta": "gradcheck chooses the steps of its differences",
+    "modes": "reverse mode is compared, as tape.gradient takes it",
+    "fast_mode": "as many as probes= says",
+    "raise_exception": "check and explain return a Result",
+    "nondet_tol": "random numbers are drawn alike in all runs",
+    "second": "seconds= was meant?",
+    "verbose": "it takes f, inputs, ",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("door", [check, assert_close, assert_step, explain, spot_check])
+def test_arguments_of_other_checkers_are_answered(door: Any, name: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        door(tf.sin, 1.0, **{name: 1e-3})
+    first, _, instead = str(caught.value).partition(": ")
+    assert first == f"{door.__name__}() got an unexpected keyword argument {name!r}"
+    if door is not spot_check:  # which takes other arguments
+        assert ELSEWHERE[name] in instead or name == "verbose"
+    assert name not in inspect.signature(door).parameters
+
+
+def test_a_monitor_answers_them_too() -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'direction': directions= was meant\?"):
+        GradientMonitor(direction=3)  # type: ignore[call-arg]

@@ -82,7 +82,7 @@ def test_json_has_every_field_and_null_for_what_is_no_number() -> None:
 def test_a_notebook_shows_findings_with_their_causes() -> None:
     page = wrong()._repr_html_()
     head, first, second = _Cells(page).rows
-    assert head == ["derivative", "verdict", "TensorFlow", "estimate", "cause", "where", "remedy"]
+    assert head == ["derivative", "verdict", "gradient", "estimate", "cause", "where", "remedy"]
     assert first[:4] == ["order 1, x[0]", "wrong value", "1", "2"]
     assert first[4].startswith("stop_gradient: 1 of 2 is lost")
     assert "(1 < 2)" in first[5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import Reason, Result, Verdict, progress
+from gradcheck.diagnosis import check_diagnosis, source_comparison
 
 Limit = Callable[[int], None]
 
@@ -24,6 +26,14 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
         monkeypatch.setattr(progress.LongCheck, "out_of_time", over)
 
     return after
+
+
+TIME_UP = (
+    "the cause was not looked for to the end: seconds=0.5 were over; give more, such as seconds=30, or leave it out"
+)
+
+
+HELD = tf.Variable([1.0, 2.0], dtype=tf.float64)
 
 
 def half(x: Any) -> Any:
@@ -70,15 +80,75 @@ def test_a_mismatch_stands_when_its_cause_is_not_found_in_time(limit: Limit) -> 
         caused = bool(order.findings and order.findings[0].diagnosis)
         found.add((order.verdict, caused))
         if order.verdict == Verdict.MISMATCH and not caused:
-            assert "the cause was not looked for to the end: 0.5 s were over" in order.notes
+            assert TIME_UP in order.notes
     assert found >= {(Verdict.INCONCLUSIVE, False), (Verdict.MISMATCH, True)}
     assert (Verdict.AGREE, False) not in found
 
 
+def half_step() -> Any:
+    with tf.GradientTape() as tape:
+        loss = half(HELD)
+    return loss, [tape.gradient(loss, HELD)]
+
+
+ASKED: dict[str, Callable[[], str]] = {
+    "assert_close": lambda: raised(gradcheck.assert_close, half, [1.0, 2.0], seconds=0.5),
+    "assert_step": lambda: raised(gradcheck.assert_step, half_step, variables=[HELD], seconds=0.5),
+    "explain": lambda: str(gradcheck.explain(half_step, seconds=0.5)),
+}
+
+
+def raised(door: Any, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(AssertionError) as caught:
+        door(*arguments, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_message_names_the_option_when_the_cause_was_not_found_in_time(
+    name: str, limit: Limit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*arguments: Any) -> Any:
+        limit(-1)
+        raise progress.TimeUpError
+
+    limit(10**6)
+    for module in (check_diagnosis, source_comparison):
+        monkeypatch.setattr(module, "diagnose", late)
+    text = ASKED[name]()
+    assert "wrong value" in text
+    assert TIME_UP in text
+
+
+@tf.custom_gradient
+def tripled(x: Any) -> Any:
+    return tf.sin(x), lambda upstream: 3 * upstream * tf.cos(x)
+
+
+def test_a_search_that_ended_early_names_the_option(limit: Limit) -> None:
+    limit(10**6)
+    f, told = lambda x: tf.reduce_sum(tf.exp(tripled(x)) ** 2), set()
+    whole = evaluations(lambda: gradcheck.check(f, [1.0, 2.0], seconds=2))
+    for after in range(whole - 1, 0, -max(1, whole // 20)):
+        limit(after)
+        for finding in gradcheck.check(f, [1.0, 2.0], seconds=2).findings:
+            if finding.diagnosis is not None and "seconds=" in finding.diagnosis.evidence:
+                assert re.search(r"\d of \d operations looked at in seconds=2, none ", finding.diagnosis.evidence)
+                assert finding.diagnosis.remedy.startswith(
+                    "give more, such as seconds=30, or leave it out; or check the"
+                )
+                told.add(finding.diagnosis.cause)
+    assert told == {gradcheck.Cause.NOT_COMPARED}
+
+
 def test_assert_close_raises_if_nothing_was_decided(limit: Limit) -> None:
     limit(0)
-    with pytest.raises(gradcheck.GradientInconclusive, match="seconds=2 were over before all of order 1 was decided"):
+    with pytest.raises(
+        gradcheck.GradientInconclusive, match="seconds=2 were over before all of order 1 was decided"
+    ) as caught:
         gradcheck.assert_close(half, [1.0, 2.0], seconds=2)
+    advice = 'What to do: give more seconds=, or leave it out, or pass inconclusive="ignore".'
+    assert str(caught.value).endswith(advice)
 
 
 def variables(count: int) -> list[tf.Variable]:
