@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.errors import NO_GRADIENTS
+from gradcheck.autodiff.errors import NO_GRADIENTS, sentence_of
 from gradcheck.autodiff.sources import variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
@@ -292,7 +292,7 @@ class StepRunner:
         except UnrepeatableStepError:
             raise
         except Exception as error:  # the step's own
-            said = str(error).rstrip(".")
+            said = sentence_of(error).rstrip(".")
             why = "no variable got a gradient, and print(gradcheck.explain(step, ...)) says why"
             step = why if NO_GRADIENTS in said else "it has to run before it can be checked"
             raise RuntimeError(f"step raised {type(error).__name__}: {said}; {step}") from error

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.errors import sentence_of
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.tracing.state import ChangedState, drawn_statelessly, state_restored
 from gradcheck.training.side_effects import PythonState
@@ -142,8 +143,7 @@ def raised(error: Exception) -> str:
     """Describe an exception and where it was raised."""
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" (raised in {frame.filename}, line {frame.lineno})" for frame in place)
-    message = str(error).partition("\n\n")[0]  # TensorFlow appends stacks
-    return f"{type(error).__name__}: {message}{where}"
+    return f"{type(error).__name__}: {sentence_of(error)}{where}"
 
 
 def _graph(function: Callable[..., Any]) -> Any:
