@@ -141,10 +141,12 @@ def _where(record: CodeRecord, variable: Any) -> str:
         if not call.targets or all(key(source) != key(variable) for source in call.sources):
             continue
         path = dependency_path(record.before(call), call.targets, variable, changed)
+        used = {key(target) for target in call.targets} & path.dependent
         for number in reversed(path.operations):
             operation = record.operations[number]
             through = [one for one in operation.inputs if key(one) in path.dependent and differentiable(one)]
-            passes = [one for one in through if gradient_passes(operation, one, path.dependent)]
+            passes = [one for one in through if gradient_passes(operation, one, used)]
+            used |= path.dependent.intersection(map(key, operation.inputs))
             if operation.name in STEPS or (through and not passes):
                 return f" through {operation.name}{at(operation.line)}"
     return ""

@@ -219,6 +219,16 @@ def test_a_time_limit_does_not_cost_the_verdict(monkeypatch: pytest.MonkeyPatch)
         assert "whether all variables are ever trained was not seen: 9 s were over" in result.orders[1].notes
 
 
+def test_an_operation_with_another_output_that_has_a_gradient_is_named() -> None:
+    router, experts = tf.Variable([0.4, 1.3, 0.2]), tf.constant([1.0, 2.0, 4.0])
+
+    def routed() -> Any:
+        return tf.gather(experts, tf.math.top_k(router, 1).indices)
+
+    (note,) = notes_of(check(routed, variables=[router]))
+    assert "through TopKV2 at test_never_trained.py:" in note
+
+
 def test_many_that_are_off_are_moved_together() -> None:
     points, looks = [np.array(-3.0 - n / 16) for n in range(20)], list[int]()
 
