@@ -172,7 +172,8 @@ class StepCheck:
         flat = [
             place
             for place, variable in enumerate(runner.variables)
-            if variable.trainable and id(variable) in run.asked and not self._names[place].startswith(wrong)
+            if variable.trainable and run.before[place].size and id(variable) in run.asked
+            if not self._names[place].startswith(wrong)
             if all(map(_nothing, (run.gradients[place], *run.from_tapes(variable))))
         ]
         if not flat:
