@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from gradcheck.diagnosis.check_diagnosis import CheckDiagnosis
 from gradcheck.diagnosis.custom_gradients import UNUSED, custom_gradients_called, notes_on_keywords
 from gradcheck.diagnosis.held_values import SCORE, notes_on_samples
 from gradcheck.diagnosis.internal_errors import NOT_FOUND, NOT_REACHED, internal_errors_told
-from gradcheck.diagnosis.jumps import NEVER_TRAINED, SMOOTH, changes_in_jumps, notes_on_jumps
+from gradcheck.diagnosis.jumps import NEVER_TRAINED, SMOOTH, notes_on_jumps
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, tell_unconnected, unconnected_notes
 from gradcheck.options import Options, name_of, options_from, refuse_misread_model, refuse_modes
@@ -414,35 +414,29 @@ def _never_trained(
     # With equal weights the derivatives of outputs may cancel, as those of a softmax do.
     weights = 1.0 + np.cos(np.arange(function.outputs))[None] / 4
 
-    def placed(part: slice, values: Array) -> Array:
+    def look(moved: Mapping[int, Array]) -> tuple[Array, Set[int]]:
+        counted(1)
         point = function.point.copy()
-        point[part] = values
-        return point
-
-    def flat(part: slice, values: Array) -> bool:
-        return not function.gradients(weights, placed(part, values)).values[0][part].any()
-
-    def jumps(part: slice) -> bool:
-        def value(values: Array) -> Array:
-            counted(1)
-            return function.value(placed(part, values))
-
-        return changes_in_jumps(function.point[part], value, partial(flat, part), function.precision)
+        for number, values in moved.items():
+            point[trained[number][1]] = values
+        try:
+            slopes = function.gradients(weights, point).values[0]
+            return function.value(point), {number for number in moved if slopes[trained[number][1]].any()}
+        except Exception:  # from f, whatever it is: at the given inputs it did not raise
+            return np.full(function.outputs, np.nan), frozenset()
 
     try:
         for cotangents in (np.ones_like(weights), weights):  # the first are known already
             if trained:
                 given = function.gradients(cotangents).values[0]
                 trained = [(source, part) for source, part in trained if not given[part].any()]
-        if not trained or not _changes(function, np.r_[tuple(part for _, part in trained)]):
-            return []
-        found = [(source.name, source.variable, partial(jumps, part)) for source, part in trained]
-        return notes_on_jumps(recorded, found, "f")
     except (DerivativeRaisedError, WrongShapeError):
         return []
+    found = [(source.name, source.variable, function.point[part]) for source, part in trained]
+    return notes_on_jumps(recorded, found, look, function.precision, "f") if found else []
 
 
-def _changes(function: Function, part: slice | Array) -> bool:
+def _changes(function: Function, part: slice) -> bool:
     """Whether the function changes, or raises, when a part of the point is moved."""
     before = function.value(function.point)
     for move in MOVES:

@@ -410,7 +410,7 @@ def _difference(
 def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed: bool) -> list[Any]:
     """The variables to check, without unconnected ones unless they were `listed`."""
     without = (place for place, gradient in enumerate(run.gradients) if gradient is None)
-    unmoved = without_effect(without, partial(matter, runner, run))
+    unmoved = without_effect(without, partial(_matter, runner, run))
     runner.unconnected = tuple(
         variable
         for variable in map(found.__getitem__, unmoved)
@@ -423,7 +423,7 @@ def _connected(runner: StepRunner, found: Sequence[Any], run: StepRun, *, listed
     return [found[place] for place in kept]
 
 
-def matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
+def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
     """Whether the losses of a run change when the variables at these places are moved together."""
     variables = [runner.variables[place] for place in places]
     before = [variable.numpy() for variable in variables]

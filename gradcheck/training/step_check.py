@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gradcheck.check import result_of
 from gradcheck.diagnosis.calls import merged
 from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
-from gradcheck.diagnosis.jumps import changes_in_jumps, notes_on_jumps
+from gradcheck.diagnosis.jumps import notes_on_jumps
 from gradcheck.diagnosis.not_finite_value import value_origin
 from gradcheck.diagnosis.unconnected import nothing_connected, unconnected_notes, variable_name
 from gradcheck.diagnosis.wrong_gradient import LostPart
@@ -47,7 +47,7 @@ from gradcheck.training.gradient_changes import (
     norm_of_values,
     repeats_rows,
 )
-from gradcheck.training.runner import OF_THE_STEP, StepRunner, matter
+from gradcheck.training.runner import OF_THE_STEP, StepRunner
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 from gradcheck.typing import Array
@@ -172,33 +172,30 @@ class StepCheck:
         flat = [
             place
             for place, variable in enumerate(runner.variables)
-            if variable.trainable and id(variable) in run.asked and not self._names[place].startswith(wrong)
+            if variable.trainable and run.before[place].size and id(variable) in run.asked
+            if not self._names[place].startswith(wrong)
             if all(map(_nothing, (run.gradients[place], *run.from_tapes(variable))))
         ]
-        if not flat or not matter(runner, run, flat):
+        if not flat:
             return []
+        variables = [runner.variables[place] for place in flat]
+        nowhere = np.array(np.nan)
 
-        def jumps(variable: Any, place: int) -> bool:
-            def moved(value: Array) -> None:
-                variable.assign(tf.cast(value, variable.dtype))
-
-            def loss(value: Array) -> Array:
-                counted(1)
-                moved(value)
-                return np.asarray(runner.loss(), np.float64)
-
-            def still(value: Array) -> bool:
-                moved(value)
-                return _nothing(runner.run().gradients[place])
-
-            with variables_restored([variable]), suppress(*OF_THE_STEP):
-                return changes_in_jumps(variable.numpy(), loss, still, ROUNDOFF[run.loss.dtype.name])
-            return False
+        def look(moved: Mapping[int, Array]) -> tuple[Array, Set[int]]:
+            counted(1)
+            with variables_restored(variables):
+                for number, value in moved.items():
+                    variables[number].assign(tf.cast(value, variables[number].dtype))
+                try:
+                    there = runner.run()
+                    loss = there.loss if there.own is None else runner.connected_loss()
+                except OF_THE_STEP:
+                    return nowhere, frozenset()
+            return np.array(float(loss)), {n for n in moved if not _nothing(there.gradients[flat[n]])}
 
         names = [variable_name(self.variables[place]) or "a variable" for place in flat]
-        asked = [(name, runner.variables[place], place) for name, place in zip(names, flat, strict=True)]
-        found = [(name, one, partial(jumps, one, place)) for name, one, place in asked]
-        return notes_on_jumps(runner.recorded, found, "the loss")
+        found = [(name, variable, variable.numpy()) for name, variable in zip(names, variables, strict=True)]
+        return notes_on_jumps(runner.recorded, found, look, ROUNDOFF[run.loss.dtype.name], "the loss")
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients as used, or before they were clipped or averaged."""

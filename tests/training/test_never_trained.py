@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -13,7 +14,8 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import assert_close, assert_step, check
-from gradcheck.diagnosis.jumps import changes_in_jumps
+from gradcheck.diagnosis.jumps import changes_in_jumps, notes_on_jumps
+from gradcheck.progress import LongCheck
 
 GENERATOR = np.random.default_rng(0)
 X, Y = GENERATOR.normal(size=(8, 4)), GENERATOR.normal(size=(8, 1))
@@ -163,14 +165,92 @@ def test_zeros_of_another_kind_are_not_mentioned(name: str) -> None:
     assert not any("never trained" in note for note in result.orders[1].notes)
 
 
+def rounded(variable: Any) -> Any:
+    return 1.0 + tf.reduce_sum(tf.cast(tf.round(3 * variable), tf.float32) ** 2)
+
+
+def notes_of(result: Any) -> list[str]:
+    return [note for note in result.orders[1].notes if note.startswith("never trained")]
+
+
+def test_where_the_code_raises_there_is_no_value() -> None:
+    variable = tf.Variable(0.4)
+
+    def loss() -> Any:
+        tf.debugging.assert_less(variable, 0.5)
+        return rounded(variable)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            value = loss()
+        return value, [tape.gradient(value, variable)]
+
+    assert notes_of(check(loss, variables=[variable]))
+    with pytest.warns(gradcheck.UnconnectedWarning, match="never trained"):
+        assert_step(step)
+    assert variable.numpy() == np.float32(0.4)
+
+
+def test_sixteen_bits_tell_a_jump_from_rounding() -> None:
+    variable = tf.Variable([0.4, 1.3], dtype=tf.bfloat16)
+    assert notes_of(check(lambda: rounded(variable), variables=[variable]))
+    assert not notes_of(check(lambda: tf.nn.relu(variable - 3), variables=[variable]))
+
+
+def test_a_time_limit_does_not_cost_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable, late = tf.Variable([0.02], dtype=tf.float64), threading.Event()
+    monkeypatch.setattr(LongCheck, "out_of_time", property(lambda running: late.is_set()))
+
+    def loss() -> Any:
+        if abs(float(variable[0])) > 2.0:  # further than differences are taken
+            late.set()
+        return 1.0 + tf.reduce_sum(tf.round(variable) ** 2)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            value = loss()
+        return value, [tape.gradient(value, variable)]
+
+    for run in (lambda: check(loss, variables=[variable], seconds=9.0), lambda: assert_step(step, seconds=9.0)):
+        late.clear()
+        result = run()
+        assert late.is_set()
+        assert result.verdict == "agree", str(result)
+        assert "whether all variables are ever trained was not seen: 9 s were over" in result.orders[1].notes
+
+
+def test_an_operation_with_another_output_that_has_a_gradient_is_named() -> None:
+    router, experts = tf.Variable([0.4, 1.3, 0.2]), tf.constant([1.0, 2.0, 4.0])
+
+    def routed() -> Any:
+        return tf.gather(experts, tf.math.top_k(router, 1).indices)
+
+    (note,) = notes_of(check(routed, variables=[router]))
+    assert "through TopKV2 at test_never_trained.py:" in note
+
+
+def test_many_that_are_off_are_moved_together() -> None:
+    points, looks = [np.array(-3.0 - n / 16) for n in range(20)], list[int]()
+
+    def look(moved: Mapping[int, Any]) -> tuple[Any, set[int]]:
+        looks.append(len(moved))
+        return np.array(1.0 + sum(max(x, 0.0) for x in moved.values())), {n for n, x in moved.items() if x > 0}
+
+    assert notes_on_jumps(None, [("off", None, point) for point in points], look, 2.0**-53, "f") == []
+    assert len(looks) < 10
+
+
 def test_a_jump_is_told_from_a_steep_slope() -> None:
     def slope(x: Any) -> Any:
         return np.clip(1e4 * (x - 2.0), 0.0, 1.0)
 
-    def step(x: Any) -> Any:
-        return np.where(x > 2.0, 1.0, 0.0)
+    def jumps(value: Callable[[Any], Any], sloped: Callable[[Any], Any] = lambda x: False) -> bool:
+        zero = np.array(0.0)
+        return changes_in_jumps(zero, value(zero), lambda x: (value(x), bool(sloped(x))), 2.0**-53)
 
-    zero, unit = np.array(0.0), 2.0**-53
-    assert changes_in_jumps(zero, step, lambda x: True, unit)
-    assert not changes_in_jumps(zero, slope, lambda x: slope(x) in (0.0, 1.0), unit)
-    assert not changes_in_jumps(zero, lambda x: 0 * x, lambda x: True, unit)
+    assert jumps(lambda x: np.where(x > 2.0, 1.0, 0.0))
+    assert jumps(lambda x: np.round(1e5 * x) / 1e5)
+    assert not jumps(slope, lambda x: 0.0 < slope(x) < 1.0)
+    assert not jumps(lambda x: 0 * x)
+    assert not jumps(np.sin)  # its gradient is lost
+    assert not jumps(np.round, lambda x: x < -1)
