@@ -404,5 +404,5 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
 
 def as_array(tensor: Any) -> Array:
     """Return a tensor, or an array-like, as an array."""
-    # Without a copy if possible: new memory costs more to touch than to fill.
+    # Without a copy if possible: new memory costs more to touch than to fill. NumPy refuses scalar tensors of bfloat16.
     return np.asarray(tensor.numpy() if tf.is_tensor(tensor) and tensor.dtype == tf.bfloat16 else tensor)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.problem.mapped import as_array
 from gradcheck.typing import Array
 
 ClipLimits = Sequence[tuple[str, tuple[float, ...] | None]]
@@ -28,7 +29,7 @@ def dense(gradient: Any) -> Array | None:
     """Convert a gradient (a tensor, IndexedSlices, a number) to an array of its source's shape; None stays None."""
     if gradient is None:
         return None
-    array = np.asarray(tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
+    array = as_array(tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
     return array.astype(np.float64) if array.dtype.kind in "iu" else array
 
 

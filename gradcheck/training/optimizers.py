@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
 from gradcheck.autodiff.sources import variable_of
+from gradcheck.problem.mapped import as_array
 
 METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
 """The methods that pass gradients to optimizers, and the names of the arguments with the gradients."""
@@ -49,7 +50,7 @@ class OptimizerCall:
 
     def own_changes(self) -> list[str]:
         """The notes on what the optimizer itself does to the gradients: clipping, averaging over steps."""
-        arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in self.gradients if gradient is not None]
+        arrays = [as_array(tf.convert_to_tensor(gradient)) for gradient in self.gradients if gradient is not None]
         # It divides by the scale before it clips.
         norms = [float(np.linalg.norm(array.astype(np.float64))) / self.scale for array in arrays]
         largest = max((float(np.max(np.abs(array), initial=0.0)) / self.scale for array in arrays), default=0.0)

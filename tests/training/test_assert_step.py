@@ -118,6 +118,20 @@ def test_gradients_that_are_returned(x: tf.Variable, y: tf.Variable, traced: Any
     assert notes(lambda: (float(x) ** 2, 2 * float(x)), variables=[x]) == ()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_scalars_in_16_bits(dtype: str) -> None:
+    """NumPy refuses a scalar tensor in bfloat16."""
+    weight, optimizer = tf.Variable(tf.constant(1.5, dtype)), keras.optimizers.SGD(0.1, clipvalue=1.0)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = weight * weight
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+        return loss
+
+    assert "SGD clips by value to 1 (the largest was 3)" in str(assert_step(step))
+
+
 def test_sparse_gradients() -> None:
     table = tf.Variable(np.arange(4.0).reshape(4, 1) + 1)
     optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
