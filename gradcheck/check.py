@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -419,11 +419,11 @@ def _never_trained(
         point = function.point.copy()
         for number, values in moved.items():
             point[trained[number][1]] = values
-        try:
-            slopes = function.gradients(weights, point).values[0]
-            return function.value(point), {number for number in moved if slopes[trained[number][1]].any()}
-        except Exception:  # from f, whatever it is: at the given inputs it did not raise
-            return np.full(function.outputs, np.nan), frozenset()
+        if (value := _value_at(function, point)) is not None:
+            with suppress(DerivativeRaisedError, WrongShapeError):
+                slopes = function.gradients(weights, point).values[0]
+                return value, {number for number in moved if slopes[trained[number][1]].any()}
+        return np.full(function.outputs, np.nan), frozenset()
 
     try:
         for cotangents in (np.ones_like(weights), weights):  # the first are known already
@@ -436,15 +436,21 @@ def _never_trained(
     return notes_on_jumps(recorded, found, look, function.precision, "f") if found else []
 
 
+def _value_at(function: Function, point: Array) -> Array | None:
+    """The values of the function at a point; None if it raises."""
+    try:
+        return function.value(point)
+    except Exception:  # from f, whatever it is: at the given inputs it did not raise
+        return None
+
+
 def _changes(function: Function, part: slice) -> bool:
     """Whether the function changes, or raises, when a part of the point is moved."""
     before = function.value(function.point)
     for move in MOVES:
         moved = function.point.copy()
         moved[part] += displacement(moved[part], move)
-        try:
-            value = function.value(moved)
-        except Exception:  # from f, whatever it is: at the given inputs it did not raise
+        if (value := _value_at(function, moved)) is None:
             return True
         overflowed = np.isfinite(before).all() and not np.isfinite(value).all()  # 0 * infinity is no dependence
         if not overflowed and not np.array_equal(value, before, equal_nan=True):
