@@ -103,9 +103,9 @@ def check(
     the sum of f's outputs (of its real part, as in `tape.gradient`), given as values in the structure of the inputs, or
     as a callable that takes the arguments of `f`; those of `kwargs` come last. `rtol` and `atol`: errors up to
     atol + rtol * |derivative| do not matter; if an error of that size could not have been seen, the verdict is
-    inconclusive. By default every error that can be seen matters. More than 24 coordinates, or outputs, are replaced by
-    `probes` random directions on each side. From 7 inputs or 25 outputs on, an eighth of these comes first, and is
-    enough if it agrees.
+    inconclusive. By default every error that can be seen matters. Up to 24 coordinates, and outputs, are compared one
+    by one, more of them along `probes` random directions. From 7 inputs or 25 outputs on, one direction in eight comes
+    first, and the check ends if it agrees.
 
     `rtol={"kernel": 1e-3}`, and likewise `atol`, is for some sources, by their names in messages or the last parts of a
     path; the default remains for the others, and of two tolerances the larger for mixed second derivatives. Sources
@@ -484,8 +484,8 @@ def assert_close(
 
     For listed variables that are unconnected, as in `check`, `unconnected="warn"` warns with UnconnectedWarning,
     "raise" raises GradientUnconnected, "ignore" does neither; if all of them are, and nothing is left to compare,
-    "warn" raises, too, unless `inconclusive` overrides that. So it is for those that are never trained, since `f`
-    changes with them in jumps alone, as through tf.round, and no gradient comes back (None or zeros), which agrees.
+    "warn" raises, too, unless `inconclusive` overrides that. The same holds for variables with which `f` changes in
+    jumps alone, as through tf.round: their gradient, None or zeros, is right, but they are never trained.
 
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)

@@ -19,7 +19,7 @@ from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.held_values import notes_on_samples
 from gradcheck.diagnosis.internal_errors import internal_errors_told
 from gradcheck.diagnosis.paths import differentiable
-from gradcheck.options import name_of, options_from, refuse_misread_model, refuse_training
+from gradcheck.options import name_of, notes_on_frozen, options_from, refuse_misread_model, refuse_training
 from gradcheck.problem.function import tensors_of
 from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Reason, Result
@@ -97,7 +97,7 @@ def explain(
     refuse_misread_model("explain", f, inputs)
     asked = options_from(1, rtol, atol, probes, seconds, skip).asked
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
-    listed, held = _listed(variables), Intended(intended)
+    listed, held, frozen = _listed(variables), Intended(intended), notes_on_frozen(f)
     with ExitStack() as stack:
         internal = stack.enter_context(internal_errors_told())
         stack.enter_context(shown(name_of(f), seconds))
@@ -139,7 +139,8 @@ def explain(
     found += [] if disagreement is None or random else [disagreement]
     causes = [one.diagnosis for result in found for one in result.sources if one.diagnosis is not None]
     wrong = any(one.findings for result in found for one in result.orders.values())
-    notes += [*notes_on_keywords(record.operations, causes), *([] if wrong else notes_on_samples(record)), *internal]
+    notes += [*notes_on_keywords(record.operations, causes), *([] if wrong else notes_on_samples(record))]
+    notes += [*frozen, *internal]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,36 @@ def refuse_training(result: Any) -> None:
     """Raise TypeError in `explain` for the result of a Keras model's `fit`."""
     if type(result).__name__ == "History" and hasattr(result, "on_epoch_end"):
         raise TypeError(f"f returned the History of model.fit, {TRAINING}: gradcheck.explain({STEP})")
+
+
+def notes_on_frozen(f: Any) -> list[str]:
+    """A note on the layers of a Keras model that are frozen, if `f` is its train_step.
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="base", trainable=False)])
+    >>> notes_on_frozen(model.train_step)
+    ['frozen: base; where trainable is False no gradient is taken, and no weight is trained']
+    """
+    model = getattr(getattr(f, "python_function", f), "__self__", None)
+    frozen = list(dict.fromkeys(_frozen(model))) if _is_model(model) else []
+    if not frozen:
+        return []
+    more = [f"{len(frozen) - FROZEN} more layers"] if len(frozen) > FROZEN else []
+    names = ", ".join([*frozen[:FROZEN], *more])
+    return [f"frozen: {names}; where trainable is False no gradient is taken, and no weight is trained"]
+
+
+FROZEN = 4
+"""The number of frozen layers that are named."""
+
+
+def _frozen(layer: Any) -> Iterator[str]:
+    """The names of the outermost layers in a layer that have weights and are not trainable."""
+    if not layer.trainable and layer.weights:
+        yield layer.name
+    else:
+        for inner in getattr(layer, "layers", ()):
+            yield from _frozen(inner)
 
 
 def _is_model(given: Any) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.check import raise_unless_good
 from gradcheck.diagnosis.unconnected import variable_name
-from gradcheck.options import name_of, options_from, refuse_misread_model, refuse_modes
+from gradcheck.options import name_of, notes_on_frozen, options_from, refuse_misread_model, refuse_modes
 from gradcheck.progress import TimeUpError, shown
-from gradcheck.result import Result
+from gradcheck.result import Result, Verdict
 from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.state import seeded
 from gradcheck.tracing.tracebacks import told_plainly
@@ -24,6 +24,8 @@ from gradcheck.training.step_check import StepCheck
 from gradcheck.verdict.asked import Allowed, Asked, Named
 from gradcheck.verdict.probes import PROBES
 from gradcheck.verdict.summary import out_of_time
+
+ASK = "gradcheck.explain, which takes the same arguments, may decide more: it looks at the operations of the step alone"
 
 
 def _number(learning_rate: Any) -> float | None:
@@ -131,7 +133,8 @@ def assert_step(
             kept, asked, notes = _unskipped(runner, found, options.asked)
             result = StepCheck(runner, kept, replace(options, asked=asked), rate).result()
             order = result.orders[1]
-            result = replace(result, orders={1: replace(order, notes=(*order.notes, *notes))})
+            more = [*notes, *notes_on_frozen(step), *([ASK] if order.verdict is Verdict.INCONCLUSIVE else [])]
+            result = replace(result, orders={1: replace(order, notes=(*order.notes, *more))})
         except TimeUpError:
             result = Result({1: out_of_time(1)})
     raise_unless_good(name_of(step), result, "given", inconclusive, unconnected)

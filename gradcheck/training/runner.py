@@ -373,8 +373,8 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
             unique.setdefault(id(variable_of(variable)), variable)
     if not unique:
         raise ValueError(
-            "the step uses no trainable floating variable; give those to check as variables=[...], "
-            "or check a function of tensors with gradcheck.assert_close(f, x)"
+            "the step uses no trainable floating variable (is model.trainable False?); give those to check as "
+            "variables=[...], or check a function of tensors with gradcheck.assert_close(f, x)"
         )
     runner.variables = tuple(map(variable_of, unique.values()))
     return list(unique.values())

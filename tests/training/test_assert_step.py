@@ -118,6 +118,29 @@ def test_gradients_that_are_returned(x: tf.Variable, y: tf.Variable, traced: Any
     assert notes(lambda: (float(x) ** 2, 2 * float(x)), variables=[x]) == ()
 
 
+def test_frozen_layers_are_named() -> None:
+    base = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)], name="base")
+    base.trainable = False
+    model = keras.Sequential([keras.Input((2,)), base, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    batch = np.ones((4, 2), "float32"), np.zeros((4, 1), "float32")
+    for result in (assert_step(model.train_step, batch), gradcheck.explain(model.train_step, batch)):
+        assert [note for note in result.orders[1].notes if note.startswith("frozen: base; ")]
+
+
+def test_what_is_not_decided_names_explain() -> None:
+    weight = tf.Variable(1.0)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = weight * tf.cast(weight >= 1.0, tf.float32)
+        return loss, [tape.gradient(loss, weight)]
+
+    result = assert_step(step, inconclusive="ignore")
+    assert result.verdict == "inconclusive"
+    assert result.orders[1].notes[-1].startswith("gradcheck.explain, which takes the same arguments")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_scalars_in_16_bits(dtype: str) -> None:
     """NumPy refuses a scalar tensor in bfloat16."""
