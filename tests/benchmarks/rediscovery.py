@@ -72,6 +72,7 @@ class Hunt:
         """The findings with one seed, shrunk."""
         began, found_one = time.perf_counter(), False
         nodes = NODES_IN_XLA if self.mode.mode == XLA else NODES if self.mode == PLAIN else NODES_IN_MODE
+        nodes = 1 if self.mode.number_type else nodes
 
         @seed(start)
         @settings(
