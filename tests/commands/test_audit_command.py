@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+import gradcheck
+from gradcheck.__main__ import IN_PYTHON
+
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CODE = """
 import tensorflow as tf
@@ -110,6 +113,21 @@ def test_what_the_function_imports_from_here_when_it_is_called_is_there(
     said = call("audit", f"{module}:lazy")
     assert said.code == 1, said.err
     assert sys.path == before
+
+
+def test_the_version_is_printed(call: Any) -> None:
+    said = call("--version")
+    assert (said.code, said.out) == (0, f"gradcheck {gradcheck.__version__}\n")
+
+
+def test_what_is_no_command_but_a_function_is_answered_with_its_call(call: Any) -> None:
+    said = call("explain", "train:step")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "python -m gradcheck: error: explain is called in Python: print(gradcheck.explain(step))\n"
+    for name, written in IN_PYTHON.items():
+        assert f"gradcheck.{name}(" in written
+        assert name in gradcheck.__all__
+        assert call(name).code == 2
 
 
 def test_right_code_exits_with_0(call: Any, module: str) -> None:
