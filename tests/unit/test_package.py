@@ -42,6 +42,12 @@ def test_the_monitor_is_said_to_stand_elsewhere() -> None:
         gradcheck.GradientMonitor  # noqa: B018
 
 
+def test_the_strategies_are_said_to_need_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gradcheck, "strategies", raising=False)  # another test may have imported them
+    with pytest.raises(AttributeError, match=r"which needs Hypothesis: import gradcheck\.strategies"):
+        gradcheck.strategies  # noqa: B018
+
+
 def test_hasattr_and_import_of_an_unknown_name() -> None:
     assert not hasattr(gradcheck, "nothing")
     with pytest.raises(ImportError, match="nothing"):
