@@ -32,6 +32,12 @@ def right():
     return tf.reduce_sum(tf.sin(ones))
 
 
+def trained():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.sin(ones))
+    return loss, [tape.gradient(loss, ones)]
+
+
 def once():
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(tf.math.special.bessel_j1(weight))
@@ -134,6 +140,14 @@ def test_right_code_exits_with_0(call: Any, module: str) -> None:
     said = call("audit", f"{module}:right")
     assert (said.code, said.next) == (0, "compare with gradcheck.check(f, x)")
     assert "no operation with a known defect" in said.out
+
+
+def test_a_step_with_tapes_of_its_own_is_compared_as_a_step(call: Any, module: str) -> None:
+    written = "compare with print(gradcheck.explain(trained)), or in a test gradcheck.assert_step(trained)"
+    assert call("audit", f"{module}:trained").next == written
+    trained = sys.modules[module].trained
+    assert "agree" in str(gradcheck.explain(trained))
+    assert gradcheck.assert_step(trained, variables=[sys.modules[module].ones]).verdict == "agree"
 
 
 def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
