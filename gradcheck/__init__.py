@@ -146,6 +146,8 @@ def __getattr__(name: str) -> Any:
         return import_module("gradcheck.keras")
     if name == "GradientMonitor":
         raise AttributeError("it stands in a module of its own: from gradcheck.keras import GradientMonitor")
+    if name == "strategies":
+        raise AttributeError("it stands in a package of its own, which needs Hypothesis: import gradcheck.strategies")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

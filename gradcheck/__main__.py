@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gradcheck import runtime
+from gradcheck import __version__, runtime
 from gradcheck.hunt.commands import audit_command, cli, known_commands, reach_command, replay_findings, run_commands
 
 ABOUT = "Says what is known of the operations of your code, and looks at the results of a hunt for wrong gradients."
@@ -28,16 +28,29 @@ START = """what one does most, each in a line to copy (--help has all commands a
 
 In a test: gradcheck.assert_close(f, x). For a gradient that is None, zero or NaN: print(gradcheck.explain(step))."""
 
+IN_PYTHON = {
+    "assert_close": "gradcheck.assert_close(f, x)",
+    "assert_step": "gradcheck.assert_step(step, batch)",
+    "check": "print(gradcheck.check(f, x))",
+    "explain": "print(gradcheck.explain(step))",
+    "spot_check": "gradcheck.spot_check(loss, weights)",
+}
+"""Functions that are looked for among the commands, and how to call each."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; 2 if the command cannot be carried out."""
     runtime.set_environment()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal with another encoding must not end the command
         sys.stdout.reconfigure(errors="backslashreplace")
-    if not (sys.argv[1:] if arguments is None else arguments):
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
         _print(START)
         return 0
-    options = parser().parse_args(arguments)
+    if given[0] in IN_PYTHON:
+        print(f"python -m gradcheck: error: {given[0]} is called in Python: {IN_PYTHON[given[0]]}", file=sys.stderr)
+        return 2
+    options = parser().parse_args(given)
     path = [*sys.path]
     try:
         cli.load_modules(options.modules)
@@ -76,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         "python -m gradcheck", description=ABOUT, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    top.add_argument("--version", action="version", version=f"gradcheck {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for command in (audit_command, replay_findings, run_commands, known_commands, reach_command):
         command.add(commands)

@@ -103,7 +103,7 @@ class AuditResult:
 
     `operations` are those with something to report, those in a region first. `looked_at` counts all operations that
     were seen, `kernels` their kernels. `notes` say what was not seen. `order` is the highest order of the derivatives
-    that the code takes, and 2 if it takes none, since its caller may take either.
+    that the code takes, and 2 if it takes none, since its caller may take either; `derives` says whether it does.
     """
 
     name: str
@@ -112,6 +112,7 @@ class AuditResult:
     kernels: int
     notes: tuple[str, ...] = ()
     order: int = 2
+    derives: bool = False
 
     @property
     def wrong(self) -> tuple[AuditedOperation, ...]:

@@ -16,11 +16,11 @@ from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, Rec
 from gradcheck.tracing.state import is_random
 from gradcheck.tracing.user_code import at, listed, quoted, short
 
-ON_PURPOSE = "nothing is wrong if it holds "
-TARGET = "a target, as in TD learning"
-FACTOR = "an advantage, a reward or a baseline"
+ON_PURPOSE = "; if that holds "
+TARGET = "a target on purpose, as in TD learning"
+FACTOR = "an advantage, a reward or a baseline on purpose"
 SCORE = "if the loss is that of a score function (REINFORCE)"
-SAMPLE = "the sample of a score function, as in REINFORCE"
+SAMPLE = "the sample of a score function on purpose, as in REINFORCE"
 
 
 class _Flow:
@@ -148,12 +148,13 @@ def notes_on_samples(record: CodeRecord) -> list[str]:
 
 
 def kept_on_purpose(source: CallSource, stop: RecordedOperation) -> str:
-    """The remedy for a value that is held on purpose: none, or another value to hold; empty if nothing shows that."""
+    """The remedy for what may be held on purpose, with another value to hold then; empty if nothing shows that."""
     kind = purpose(source, stop)
     if not kind:
         return ""
     also = sample_to_hold(source.record, source.call, [source.tensor]) if kind == FACTOR else ""
-    return f"{ON_PURPOSE}{kind}{mark_of(stop)}" + (f"; {also}" if also else "")
+    held = f"{ON_PURPOSE}{kind}, nothing is wrong{mark_of(stop)}"
+    return f"leave tf.stop_gradient out of {quoted(stop.line)}{held}" + (f"; {also}" if also else "")
 
 
 def marks(*names: str) -> str:

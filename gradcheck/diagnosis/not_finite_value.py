@@ -320,9 +320,7 @@ def _reaches(
                 continue
             if operation.states_written:
                 return True
-            try:
-                outputs = operation.rerun(inputs)
-            except Exception:  # from TensorFlow, or a custom gradient's function, which runs once more
+            if (outputs := operation.rerun_if_it_can(inputs)) is None:
                 return True
             changed |= {key(old): new for old, new in zip(operation.outputs, outputs, strict=True)}
     return not all(finite(changed.get(key(target), target)) for target in targets)

@@ -250,7 +250,7 @@ def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
         return _diagnosis(wrong, wrong.first, TAPE_RULES)
     first = _diagnosis(wrong, wrong.first, PATH_RULES)
     # What follows a value that is held on purpose does not move while that is marked.
-    others = [] if first is None or first.remedy.startswith(ON_PURPOSE) else _other_cuts(wrong, first)
+    others = [] if first is None or ON_PURPOSE in first.remedy else _other_cuts(wrong, first)
     if first is None or not others:
         return first
     shown, rest = others[:SHOWN], len(others) - SHOWN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,7 @@ from gradcheck.result import Cause, Diagnosis, Finding
 from gradcheck.tracing.kernels import GRADIENT_NONE, STEPS, STOPPING, STRAIGHT_THROUGH
 from gradcheck.tracing.record import CallSource, CodeRecord, RecordedOperation
 from gradcheck.tracing.replay import replayed, target_value
+from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, definition_of, listed, place_of, quoted, short
 
 SURROGATE = "a surrogate; if that is meant, nothing is wrong"
@@ -120,13 +122,40 @@ def _why(record: CodeRecord, operation: RecordedOperation, finding: Finding) -> 
         return f"{operation.name} rounds, and its gradient is meant to pass as if it did not"
     if operation.custom_gradient is None:
         return ""
-    values = [np.asarray(one._numpy()) for one in (*operation.outputs, *operation.inputs) if hasattr(one, "_numpy")]
-    if len(values) > 1 and any(np.array_equal(values[0], one) for one in values[1:]):
+    if _is_identity(operation):
         return "it returns its argument unchanged"
     if abs(finding.difference or 0.0) > 2 * (finding.bound or 0.0):
         return ""
     step = _step_inside(record, operation)
     return "" if step is None else f"its value moves only in steps, by {step.name}{at(step.line)}"
+
+
+def _is_identity(operation: RecordedOperation) -> bool:
+    """Whether a function under tf.custom_gradient returns one of its arguments, here and at a moved point.
+
+    One point cannot tell: at zero, the sum of x and sin(x) is x, too.
+    """
+    rng, moved = np.random.default_rng(0), list(operation.inputs)
+    places = [one for one in operation.movable(1) if _is_number(moved[one])]
+    same = [one for one in places if _equal(operation.outputs[0], moved[one])]
+    if not same:
+        return False
+    for place in places:
+        value = moved[place].numpy()
+        step = STEP * np.maximum(np.abs(value), 0.5) * rng.uniform(0.5, 1.0, value.shape)
+        moved[place] = tf.constant((value + step).astype(value.dtype))
+    with state_restored():
+        outputs = operation.rerun_if_it_can(moved)
+    return outputs is not None and any(_equal(outputs[0], moved[one]) for one in same)
+
+
+def _is_number(tensor: Any) -> bool:
+    """Whether a tensor has values that can be moved."""
+    return hasattr(tensor, "_numpy") and bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _equal(tensor: Any, other: Any) -> bool:
+    return hasattr(tensor, "_numpy") and np.array_equal(tensor.numpy(), other.numpy())
 
 
 def surrogate_among(

@@ -98,8 +98,9 @@ def operation(
 
     The function (`tf.custom_gradient`, a fused layer, a custom operation, a Keras layer with fixed weights) takes
     tensors by position and returns one tensor; it is returned as it was, and nothing runs before a hunt does. Without
-    `shapes` it is elementwise: arguments of one shape, whatever it is, give a result of that shape. `shapes` lists
-    those of its argument, or a tuple of them for several; None is a free dimension, the same in all arguments.
+    `shapes` it is elementwise: arguments of one shape, whatever it is, give a result of that shape. `shapes` is a list
+    of alternatives: shapes of its argument, or for several arguments a tuple of one shape each, as in [((None, 3),
+    (3,))]; None is a free dimension, the same in all arguments.
 
     `domain` is where the elements of arguments lie, "reals", "positive", "nonnegative", "negative", "probabilities" or
     exclusive bounds `(low, high)` (None is no bound); or a dict of these by an argument's name or position. Of a
@@ -286,6 +287,7 @@ class Declaration:
         """The shapes of all arguments, the simplest first; None for an elementwise function."""
         if self.shapes is None:
             return None
+        self._refuse_one_shape_for_each()
         found = [each for entry in self.shapes for each in self._opened(entry)]
         if not found:
             raise self.refused("shapes", list(self.shapes), SHAPES_EXPECTED)
@@ -293,6 +295,14 @@ class Declaration:
             if any(math.prod(shape) > MOST_ELEMENTS for shape in each):
                 raise self.refused("shapes", each, f"at most {MOST_ELEMENTS} elements, of which graphs are drawn")
         return tuple(dict.fromkeys(found))
+
+    def _refuse_one_shape_for_each(self) -> None:
+        """Refuse as many plain shapes as arguments: one for each may be meant, or each for all."""
+        plain = [tuple(one) for one in self.shapes or () if _is_shape(one)]
+        if len(plain) == len(self.shapes or ()) == self.arity and len(set(plain)) > 1:
+            alternatives = [(one,) * self.arity for one in plain]
+            expected = f"{[tuple(plain)]} for one shape each, or {alternatives} for alternatives of all"
+            raise self.refused("shapes", plain, expected)
 
     def _opened(self, entry: Any) -> list[tuple[Shape, ...]]:
         several = _is_entry_of_shapes(entry)

@@ -25,6 +25,8 @@ EMPTY, MODULE = CellType(), "<module>"
 class OperationError(ValueError):
     """An operation cannot be registered, or is not what it was registered as; names it, what was given, what to do."""
 
+    __module__ = "gradcheck"  # as it is imported
+
 
 @dataclass(frozen=True)
 class Origin:

@@ -55,19 +55,42 @@ def open_function(
         with run_noted():
             result = f(*given)
     except Exception as error:  # the function's own
-        shapes = [
-            f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
-            for item in tf.nest.flatten(given)
-        ]
+        shapes = ", ".join(map(_shapes, given)) or "no arguments"
         raise RuntimeError(
-            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: "
+            f"f raised {type(error).__name__} when called with {shapes}: "
             f"{sentence_of(error).rstrip('.')}; f has to run before its gradient can be checked"
-            f"{_handed_over(inputs, arguments, error)}"
+            f"{_handed_over(inputs, arguments, error)}{_one_by_one(f, given)}"
         ) from error
     if variables is not None and arguments.total == len(arguments.leaves):
         _refuse_unlisted(f, given, arguments)
     specs = specs_of(result)
     return Function(f, arguments, specs, opened=flat(list(map(as_array, tensors_of(result)))))
+
+
+def _shapes(argument: Any) -> str:
+    """The dtypes and shapes of an argument; those of a list or tuple say that they are one argument."""
+    found = ", ".join(
+        f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
+        for item in tf.nest.flatten(argument)
+    )
+    return f"a {type(argument).__name__} of {found}" if isinstance(argument, (tuple, list)) else found
+
+
+def _one_by_one(f: Callable[..., Any], given: tuple[Any, ...]) -> str:
+    """The advice on a list or tuple whose parts fit the parameters of `f`, where it does not by itself."""
+    if len(given) != 1 or not isinstance(given[0], (tuple, list)) or _named(f, given):
+        return ""
+    names = _named(f, given[0])
+    kind = type(given[0]).__name__
+    return f"; the {kind} is one argument of f: to pass several, write gradcheck.check(f, {names})" if names else ""
+
+
+def _named(f: Callable[..., Any], given: Sequence[Any]) -> str:
+    """The names of the parameters of `f` that take these arguments; empty if they do not fit."""
+    try:
+        return ", ".join(inspect.signature(f).bind(*given).arguments)
+    except (TypeError, ValueError):  # a C++ function may have no signature
+        return ""
 
 
 def with_keywords(f: Any, gradient: Any, inputs: tuple[Any, ...], keywords: Any) -> tuple[Any, Any, tuple[Any, ...]]:

@@ -167,6 +167,13 @@ class RecordedOperation:
             return self._called(self.custom_gradient, inputs)
         return (self.operation.in_float64 if wide else self.operation).run(list(inputs))
 
+    def rerun_if_it_can(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """Return the outputs for other inputs; None if it cannot run by itself, or raises."""
+        try:
+            return self.rerun(inputs)
+        except Exception:  # from TensorFlow, or a custom gradient's function, which runs once more
+            return None
+
     def _called(self, call: partial[Any], inputs: Sequence[Any]) -> list[Any]:
         """Call the function under tf.custom_gradient with other tensors as its arguments, and in its variables."""
         # TensorFlow converts the positional arguments to tensors, which come first among the inputs; variables follow.

@@ -118,7 +118,11 @@ FAILURES: dict[Kind, type[GradientMismatch]] = {
     Kind.UPDATE: GradientWrongUpdate,
     Kind.MODES: GradientModesDisagree,
 }
-
+for _public in (
+    *(GradientInconclusive, GradientUnconnected, GradientMismatch, *FAILURES.values()),
+    *(InconclusiveWarning, UnconnectedWarning, MismatchWarning),
+):
+    _public.__module__ = "gradcheck"  # tracebacks and pytest's summary name them as they are imported
 
 MARK = r'intended=("[^"]*"|\[[^]]*\])'
 """The argument that marks what is meant, as a note names it."""

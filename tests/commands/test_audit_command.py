@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+import gradcheck
+from gradcheck.__main__ import IN_PYTHON
+
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CODE = """
 import tensorflow as tf
@@ -27,6 +30,12 @@ def step():
 
 def right():
     return tf.reduce_sum(tf.sin(ones))
+
+
+def trained():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.sin(ones))
+    return loss, [tape.gradient(loss, ones)]
 
 
 def once():
@@ -112,10 +121,33 @@ def test_what_the_function_imports_from_here_when_it_is_called_is_there(
     assert sys.path == before
 
 
+def test_the_version_is_printed(call: Any) -> None:
+    said = call("--version")
+    assert (said.code, said.out) == (0, f"gradcheck {gradcheck.__version__}\n")
+
+
+def test_what_is_no_command_but_a_function_is_answered_with_its_call(call: Any) -> None:
+    said = call("explain", "train:step")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "python -m gradcheck: error: explain is called in Python: print(gradcheck.explain(step))\n"
+    for name, written in IN_PYTHON.items():
+        assert f"gradcheck.{name}(" in written
+        assert name in gradcheck.__all__
+        assert call(name).code == 2
+
+
 def test_right_code_exits_with_0(call: Any, module: str) -> None:
     said = call("audit", f"{module}:right")
     assert (said.code, said.next) == (0, "compare with gradcheck.check(f, x)")
     assert "no operation with a known defect" in said.out
+
+
+def test_a_step_with_tapes_of_its_own_is_compared_as_a_step(call: Any, module: str) -> None:
+    written = "compare with print(gradcheck.explain(trained)), or in a test gradcheck.assert_step(trained)"
+    assert call("audit", f"{module}:trained").next == written
+    trained = sys.modules[module].trained
+    assert "agree" in str(gradcheck.explain(trained))
+    assert gradcheck.assert_step(trained, variables=[sys.modules[module].ones]).verdict == "agree"
 
 
 def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

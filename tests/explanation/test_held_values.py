@@ -1,4 +1,4 @@
-"""Values held on purpose, as in reinforcement learning: their stop_gradient is right, and a missing one is named."""
+"""Values held on purpose, as in reinforcement learning: a stop_gradient may be meant, and a missing one is named."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def advantage(hold: Callable[[Any], Any]) -> Any:
 
 
 HELD: dict[Loss, tuple[str, tuple[tf.Variable, ...]]] = {
-    score: ("the sample of a score function, as in REINFORCE", (mu, scale)),
-    score_of_numpy: ("the sample of a score function, as in REINFORCE", (mu,)),
-    score_of_a_network: ("the sample of a score function, as in REINFORCE", WEIGHTS[2:]),
-    td_learning: ("a target, as in TD learning", WEIGHTS[:2]),
-    td_learning_with_huber: ("a target, as in TD learning", WEIGHTS[:2]),
-    of_a_target_network: ("a target, as in TD learning", (WEIGHTS[1], WEIGHTS[3])),
-    advantage: ("an advantage, a reward or a baseline", WEIGHTS[:2]),
+    score: ("the sample of a score function on purpose, as in REINFORCE", (mu, scale)),
+    score_of_numpy: ("the sample of a score function on purpose, as in REINFORCE", (mu,)),
+    score_of_a_network: ("the sample of a score function on purpose, as in REINFORCE", WEIGHTS[2:]),
+    td_learning: ("a target on purpose, as in TD learning", WEIGHTS[:2]),
+    td_learning_with_huber: ("a target on purpose, as in TD learning", WEIGHTS[:2]),
+    of_a_target_network: ("a target on purpose, as in TD learning", (WEIGHTS[1], WEIGHTS[3])),
+    advantage: ("an advantage, a reward or a baseline on purpose", WEIGHTS[:2]),
 }
 
 
@@ -115,14 +115,16 @@ def diagnoses(step: Any) -> list[Diagnosis]:
 
 
 @pytest.mark.parametrize("loss", HELD, ids=lambda loss: loss.__name__)
-def test_a_stop_gradient_that_is_right_is_not_advised_against(loss: Loss) -> None:
+def test_a_stop_gradient_is_to_be_left_out_unless_it_holds_a_value_on_purpose(loss: Loss) -> None:
     kind, variables = HELD[loss]
     step = step_of(lambda: loss(held), variables)
     found = diagnoses(step)
     assert found
     for one in found:
         assert one.cause is Cause.STOP_GRADIENT
-        assert one.remedy.startswith(f'nothing is wrong if it holds {kind}, and intended="test_held_values.py:')
+        first, _, then = one.remedy.partition("; ")
+        assert first.startswith("leave tf.stop_gradient out of `")
+        assert then.startswith(f'if that holds {kind}, nothing is wrong, and intended="test_held_values.py:')
         assert one.remedy.endswith('" compares the rest')
     mark = found[0].remedy.partition('intended="')[2].partition('"')[0]
     assert explain(step, intended=mark).verdict == "agree"

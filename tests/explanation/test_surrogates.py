@@ -22,7 +22,7 @@ def f32(value: Any, name: str) -> tf.Variable:
     return tf.Variable(value, dtype=tf.float32, name=name)
 
 
-w = f32([0.3, 1.4, -0.7], "w")
+w, zeros = f32([0.3, 1.4, -0.7], "w"), f32([0.0, 0.0], "zeros")
 table, c = f32([0.3, 0.4, 0.25], "table"), tf.constant([[1.0, -0.7, 0.6]])
 encoder, book = f32([[0.4, -0.2], [0.3, 0.8]], "encoder"), f32([[0.1, 0.2], [1.0, -1.0], [0.5, 0.6]], "book")
 batch = tf.constant([[1.0, 0.5], [0.2, -0.4]])
@@ -192,6 +192,23 @@ def mistaken(x: Any) -> Any:
 @tf.custom_gradient
 def unmasked(x: Any) -> Any:
     return tf.where(x > 0.0, x, 0.0), lambda dy: dy
+
+
+@tf.custom_gradient
+def sine_added(x: Any) -> Any:
+    return tf.sin(x) + x, lambda dy: dy * tf.cos(x)
+
+
+@tf.custom_gradient
+def doubled_added(x: Any, b: Any) -> Any:
+    return x + 2.0 * b, lambda dy: (dy, dy)
+
+
+@pytest.mark.parametrize("loss", [lambda: sine_added(zeros), lambda: doubled_added(zeros, 3.0 * zeros)])
+def test_what_returns_its_argument_at_one_point_only_is_no_surrogate(loss: Loss) -> None:
+    one = diagnosis_of(explain(step_of(lambda: tf.reduce_sum(loss()), zeros)))
+    assert "unchanged" not in one.evidence
+    assert one.remedy.startswith("correct the gradient that ")
 
 
 @pytest.mark.parametrize("function", [mistaken, unmasked])

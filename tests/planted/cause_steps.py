@@ -573,7 +573,7 @@ def gained(hold: Callable[[Any], Any]) -> Any:
     return -tf.nn.log_softmax(w)[0] * hold(1.0 - tf.reduce_sum(w * v))
 
 
-HELD = "nothing is wrong if it holds "
+HELD = "; if that holds "
 losses(
     "a score function",
     lambda: scored(tf.identity),
@@ -583,9 +583,11 @@ losses(
     agrees=True,
     holds="held",
 )
-losses("a held sample", lambda: scored(held), lambda: scored(tf.identity), f"{HELD}the sample of a score", marked=True)
-losses("a held target", lambda: learned(held), lambda: learned(tf.identity), f"{HELD}a target", marked=True)
-losses("a held advantage", lambda: gained(held), lambda: gained(tf.identity), f"{HELD}an advantage", marked=True)
+losses(
+    "a held sample", lambda: scored(held), lambda: scored(tf.identity), OUT, f"{HELD}the sample of a score", marked=True
+)
+losses("a held target", lambda: learned(held), lambda: learned(tf.identity), OUT, f"{HELD}a target", marked=True)
+losses("a held advantage", lambda: gained(held), lambda: gained(tf.identity), OUT, f"{HELD}an advantage", marked=True)
 
 # Steps that differ from run to run
 

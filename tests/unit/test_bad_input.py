@@ -84,6 +84,20 @@ def test_what_has_to_stay_pythons(name: object) -> None:
     refused(RuntimeError, words, lambda x, key: {name: x}[key], 2.0, name)
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_several_arguments_in_a_list_or_tuple(kind: type) -> None:
+    x = tf.constant([1.0, 2.0], tf.float64)
+    words = [
+        f"when called with a {kind.__name__} of float64(2,), float64(2,): ",
+        f"the {kind.__name__} is one argument of f: to pass several, write gradcheck.check(f, a, b)",
+    ]
+    refused(RuntimeError, words, lambda a, b: a * b, kind((x, x)))
+    assert check(lambda a, b: a * b, x, x).verdict == "agree"
+    with pytest.raises(RuntimeError, match="when called with a tuple of ") as caught:  # it takes one
+        check(lambda pair: pair[0] / pair[1].nothing, (x, x))
+    assert "one argument" not in str(caught.value)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_inputs_that_are_not_finite(bad: float) -> None:
     words = ["x holds 1 NaN or Inf of 3 coordinates", "give a finite one"]

@@ -32,9 +32,8 @@ EXPECTED = {
     "diagnosis/diagnosis.py": 1,
     "diagnosis/internal_errors.py": 1,  # the boundary around the search for a cause
     "diagnosis/not_finite.py": 1,
-    "diagnosis/not_finite_value.py": 1,
     "diagnosis/traced.py": 1,
-    "tracing/record.py": 1,
+    "tracing/record.py": 2,
     "tracing/recorder.py": 4,
     "tracing/replay.py": 1,
     "tracing/tracebacks.py": 1,  # raised again

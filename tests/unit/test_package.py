@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from pathlib import Path
 
@@ -15,9 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_public_name_loads() -> None:
     loaded = {name: getattr(gradcheck, name) for name in gradcheck.__all__}
+    raised = {name for name, value in loaded.items() if isinstance(value, type) and issubclass(value, Exception)}
     assert {name: (value.__name__, value.__module__) for name, value in loaded.items()} == {
-        name: (name, gradcheck._HOME[name]) for name in gradcheck.__all__
+        name: (name, "gradcheck" if name in raised else gradcheck._HOME[name]) for name in gradcheck.__all__
     }
+    for name in raised:  # pytest-xdist imports them by their modules, pickle as well
+        assert isinstance(pickle.loads(pickle.dumps(loaded[name]("why"))), loaded[name])
     assert [name for name, value in loaded.items() if vars(gradcheck)[name] is not value] == []
 
 
@@ -40,6 +44,12 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 def test_the_monitor_is_said_to_stand_elsewhere() -> None:
     with pytest.raises(AttributeError, match=r"from gradcheck\.keras import GradientMonitor"):
         gradcheck.GradientMonitor  # noqa: B018
+
+
+def test_the_strategies_are_said_to_need_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gradcheck, "strategies", raising=False)  # another test may have imported them
+    with pytest.raises(AttributeError, match=r"which needs Hypothesis: import gradcheck\.strategies"):
+        gradcheck.strategies  # noqa: B018
 
 
 def test_hasattr_and_import_of_an_unknown_name() -> None:

@@ -62,7 +62,10 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
             "let it return its loss"
         )
     names = [one.defect.name for operation in result.operations for one in operation.defects]
-    step = f"python -m gradcheck known show {names[0]}" if names else "compare with gradcheck.check(f, x)"
+    compared = "gradcheck.check(f, x)"
+    if match is not None and result.derives:
+        compared = f"print(gradcheck.explain({match[2]})), or in a test gradcheck.assert_step({match[2]})"
+    step = f"python -m gradcheck known show {names[0]}" if names else f"compare with {compared}"
     return cli.CommandOutput("audit", tuple(str(result).split("\n")), _data(result), step, 1 if result.wrong else 0)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from ast import literal_eval
 from collections.abc import Iterable, Iterator
 from importlib import import_module, invalidate_caches, reload
 from pathlib import Path
@@ -228,6 +230,20 @@ def test_what_does_not_fit_is_refused_by_name(subtests: pytest.Subtests) -> None
             with pytest.raises(OperationError, match=complaint):
                 gradcheck.operation(**fields)(own_identity)
             assert REGISTERED == {}
+
+
+def test_as_many_plain_shapes_as_arguments_are_refused_with_both_ways_to_write_them() -> None:
+    with pytest.raises(OperationError, match=r"shapes was \[\(None, 3\), \(3,\)\]; expected ") as caught:
+        gradcheck.operation(shapes=[(None, 3), (3,)])(own_product)
+    assert REGISTERED == {}
+    each, alternatives = map(literal_eval, re.findall(r"(\[\(\(.*?\)\)\]) for ", str(caught.value)))
+    assert made(own_product, name="own_each", shapes=each).shapes((2, 3)) == [((2, 3), (3,))]
+    assert made(own_product, name="own_both", shapes=alternatives).shapes((3,)) == [((3,), (3,))]
+
+
+@pytest.mark.parametrize("shapes", [[(3,), (3,)], [(3,), (2, 3), (2,)], [(3,), ((2, 3), (3,))]], ids=str)
+def test_plain_shapes_that_can_only_be_alternatives_are_taken(shapes: list[Any]) -> None:
+    assert made(own_product, shapes=shapes).shapes((3,)) == [((3,), (3,))]
 
 
 @pytest.mark.parametrize(
