@@ -89,7 +89,13 @@ D15 = (recorded(Assign("x", "assign_add", "y"), square("a", "x")), gradient("a",
 D16 = (recorded(Apply("a", "remainder", ("x",))), gradient("a", "x"))
 D17 = (recorded(square("a", "x")), gradient("a", "x", "y", zeros=True))
 
+SIGN = (
+    recorded(recorded(Apply("a", "sign", ("x",)), name="inner"), INNER, square("b", "d")),
+    gradient("b", "d"),
+)
+
 CASES = {
+    "the gradient of a sign": (SIGN, [VALUE, VALUE], None),
     "A2": (A2, [NONE], None),
     "A4": (A4, [NONE, VALUE], None),
     "B2": (B2, [VALUE], None),
@@ -168,6 +174,8 @@ CASES = {
     "assigned to a tensor": ((square("x", "x"), Assign("x", "assign", "y")), [], "AttributeError: object has no"),
 }
 EAGER = ("D13",)
+TRACED = {"D11": [VALUE, VALUE], "the gradient of a sign": [VALUE, NONE]}
+"""What differs in a tf.function: tf.cond gives zeros for the branch that was not taken, and zeros are a constant."""
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
@@ -178,8 +186,7 @@ def test_what_it_predicts_and_that_tensorflow_does_it(traced: bool, subtests: py
         with subtests.test(name):
             program = Program((X, Y, FIXED, MATRIX), body, traced)
             model = run(program)
-            # tf.cond gives zeros for the branch that was not taken.
-            wanted = [VALUE, VALUE] if traced and name == "D11" else kinds
+            wanted = TRACED.get(name, kinds) if traced else kinds
             assert [part.kind for parts in model.derivatives for part in parts.values()] == wanted
             if raised is None:
                 assert model.raised is None

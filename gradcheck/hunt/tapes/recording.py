@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from gradcheck.hunt.tapes.operations import READ, ModelTensor, ModelVariable, Operation, TapeEntry, Value
+from gradcheck.hunt.tapes.operations import READ, ZEROS_LIKE, ModelTensor, ModelVariable, Operation, TapeEntry, Value
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import FIRST, Stencil, sample
 from gradcheck.typing import Array
@@ -93,7 +93,8 @@ class ActiveTapes:
         with np.errstate(all="ignore"):
             arrays = operation.results(*(tensor.value[None] for tensor in inputs))
         outputs = tuple(ModelTensor(np.asarray(array[0])) for array in arrays)
-        if operation.recorded:
+        # Zeros are an operation on a tensor, whose shape a graph knows: there they are a constant.
+        if operation.recorded and not (self.traced and operation is ZEROS_LIKE):
             self._record(TapeEntry(operation, tuple(inputs), outputs))
         return outputs
 

@@ -142,9 +142,7 @@ class ModelTape:
         for part, source in zip(self._reverse(record, ends, starts), sources, strict=True):
             kind = VALUE if part is not None else ZEROS if zeros else NONE
             if kind == ZEROS:
-                # Zeros are an operation on the source, which other tapes record; in a graph they are a constant.
-                tensor = self.active.read(source)
-                part = zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
+                part = self.active.apply(ZEROS_LIKE, self.active.read(source))
             predictions.append(Prediction(kind, part, record, ends, source.followed, "gradient"))
         return predictions
 
