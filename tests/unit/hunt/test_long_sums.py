@@ -70,3 +70,9 @@ def test_what_cancels_inside_of_a_term_is_no_lost_sum() -> None:
 def test_a_sum_beyond_the_largest_number_is_no_lost_sum() -> None:
     """In float16 that is 65,504."""
     assert checked("add", ROWS, BIAS, mode=HALF, cotangent=1000.0).verdict == Verdict.INCONCLUSIVE
+
+
+def test_a_backward_kernel_that_is_missing_raises() -> None:
+    """The gradient of a QR decomposition solves triangular systems, for which there is no kernel in float16."""
+    found = checked("qr_of_full_matrices", np.linspace(1.0, 2.0, 1300).reshape(2, 650), mode=HALF, which=1)
+    assert [one.kind for one in found.findings] == [Kind.RAISES]
