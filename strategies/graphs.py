@@ -268,14 +268,15 @@ def graphs(
     max_nodes: int = 8,
     known: RegionOf | None = None,
     number_type: str = "float64",
+    large: bool = True,
 ) -> st.SearchStrategy[Graph]:
     """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. One graph in 64 is this
-    operation alone on up to 4,096 elements. `operations` are those that may be drawn (all of the catalogue that have a
-    derivative of this `order`, if None). `known` is called for every node, as `known(op, attributes, argument values,
-    order, the Ancestry before them)`; a node for which it returns a name is not generated. `number_type` is one that
-    holds all literals exactly.
+    operation alone on up to 4,096 elements, if `large`. `operations` are those that may be drawn (all of the catalogue
+    that have a derivative of this `order`, if None). `known` is called for every node, as `known(op, attributes,
+    argument values, order, the Ancestry before them)`; a node for which it returns a name is not generated.
+    `number_type` is one that holds all literals exactly.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
 
@@ -293,7 +294,7 @@ def graphs(
     if not names and containing is None:
         raise ValueError(f"no operation is left that has a derivative of order {order}")
     joins = tuple(name for name in names if CATALOGUE[name].arity > 1)
-    return _drawn(containing, names + joins, order, max_nodes, known, number_type)
+    return _drawn(containing, names + joins, order, max_nodes, known, number_type, large and number_type == "float64")
 
 
 @st.composite
@@ -305,9 +306,10 @@ def _drawn(
     max_nodes: int,
     known: RegionOf | None,
     number_type: str,
+    large: bool,
 ) -> Graph:
     swarm = index(draw, SWARMS)
-    if containing and swarm == LARGE and number_type == "float64" and large_starts(containing):
+    if containing and swarm == LARGE and large and large_starts(containing):
         large_one = _large_graph(draw, containing, Draft(order, known, most=MOST_OF_LARGE))
         if large_one is not None:
             _noted(large_one, order)
