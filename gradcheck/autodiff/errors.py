@@ -19,7 +19,8 @@ of branches, which pfor stacks without their handle data."""
 
 NO_GRADIENTS = "No gradients provided for any variable"
 """In the error of an optimizer of Keras that got None for each variable."""
-PLACES = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
+NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[Op:\w+\]( name: ?\S*)?")
+"""The parts of a message that name the node of a graph, or the operation, that failed."""
 
 
 def summary(error: BaseException) -> str:
@@ -39,12 +40,11 @@ def without_places(error: BaseException) -> str:
     >>> without_places(ValueError("{{function_node __wrapped__MatMul_device}} Matrix size-incompatible"))
     'ValueError: Matrix size-incompatible'
     """
-    return f"{type(error).__name__}: {PLACES.sub('', str(error))}".splitlines()[0]
+    return f"{type(error).__name__}: {NODES.sub('', str(error))}".splitlines()[0]
 
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 """The escape codes by which Keras marks the reason in its message for a terminal."""
-NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[Op:\w+\]( name: ?\S*)?")
 FRAMES = re.compile(
     r"\s*(File \".*|Stack trace for .*|Graph execution error:|Detected at node .*|<stack traces unavailable>"
     r"|\[\[\{\{node .*|tf2xla conversion failed while .*|in user code:)$"
