@@ -85,8 +85,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     seen: list[KernelUse | LibraryUse] = [*kernels, *calls]
     uses = [*(_placed(one, file) for one in seen), *inner.uses]
     notes = [*_of_code(record, needed), *_of_functions(inner), *_of_records(OPERATIONS)]
-    result = audited(name_of(f), uses, notes, _highest_order(record))
-    return replace(result, derives=bool(record.derivatives))
+    return audited(name_of(f), uses, notes, _highest_order(record), derives=bool(record.derivatives))
 
 
 def _file_of(f: Any) -> str:

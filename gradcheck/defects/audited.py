@@ -154,7 +154,14 @@ class AuditResult:
         return "\n".join([self.headline, *map(str, self.operations), seen, *(f"not seen: {one}" for one in self.notes)])
 
 
-def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[str], order: int = 2) -> AuditResult:
+def audited(
+    name: str,
+    uses: Iterable[KernelUse | LibraryUse],
+    notes: Iterable[str],
+    order: int = 2,
+    *,
+    derives: bool = False,
+) -> AuditResult:
     """The audit of kernels and calls where they are used, in code that takes derivatives up to this `order`.
 
     Equal ones of one line are counted.
@@ -165,7 +172,7 @@ def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[s
     told.sort(key=lambda one: (one.rank, repr(_alike(one))))
     groups = [list(group) for _, group in groupby(told, key=lambda one: (one.rank, repr(_alike(one))))]
     merged = (replace(group[0], count=len(group)) for group in groups)
-    return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes), order)
+    return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes), order, derives)
 
 
 def _operation(use: KernelUse | LibraryUse) -> AuditedOperation | None:
