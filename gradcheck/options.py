@@ -11,6 +11,7 @@ import numpy as np
 
 from gradcheck.verdict.asked import Allowed, Asked
 from gradcheck.verdict.probes import PROBES
+from gradcheck.verdict.summary import listed
 
 MODES = ("raise", "warn", "ignore")
 """The values of `inconclusive` and `unconnected`, which say what happens on a result that is no agreement."""
@@ -142,13 +143,7 @@ def notes_on_frozen(f: Any) -> list[str]:
     frozen = list(dict.fromkeys(_frozen(model))) if _is_model(model) else []
     if not frozen:
         return []
-    more = [f"{len(frozen) - FROZEN} more layers"] if len(frozen) > FROZEN else []
-    names = ", ".join([*frozen[:FROZEN], *more])
-    return [f"frozen: {names}; where trainable is False no gradient is taken, and no weight is trained"]
-
-
-FROZEN = 4
-"""The number of frozen layers that are named."""
+    return [f"frozen: {listed(frozen)}; where trainable is False no gradient is taken, and no weight is trained"]
 
 
 def _frozen(layer: Any) -> Iterator[str]:
@@ -165,7 +160,7 @@ def _is_model(given: Any) -> bool:
 
 
 def _inputs_of(model: Any) -> int | None:
-    """The number of inputs that a model's `call` takes by position, besides its modes; None for any number."""
+    """The number of inputs that a model's `call` takes by position, but `training` and `mask`; None for any number."""
     parameters = inspect.signature(model.call).parameters.values()
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return None
