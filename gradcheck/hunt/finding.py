@@ -150,7 +150,7 @@ class GraphFinding:
 
     @property
     def beside(self) -> str:
-        """What a finding in another mode says of the derivative by an eager tape; empty for other findings."""
+        """The verdict on the derivative by an eager tape, of a finding in another mode; empty for other findings."""
         last = self.findings[0].reason.rpartition("; ")[2]
         return last if self.taken != PLAIN and last.startswith(EAGER_TAPE) else ""
 

@@ -40,7 +40,7 @@ KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that are kept, since they are more than a disagreement of modes."""
 
 SEEN = {Verdict.AGREE: "right", Verdict.MISMATCH: "wrong, too", Verdict.INCONCLUSIVE: "inconclusive"}
-"""What a finding in one mode says of another."""
+"""The verdict on another mode, in the reason of a finding."""
 
 
 @dataclass(frozen=True)

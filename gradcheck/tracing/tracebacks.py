@@ -64,7 +64,7 @@ def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _instead(name: str, known: Sequence[str]) -> str:
-    """What there is instead of an argument that a function does not take."""
+    """The advice on an argument that a function does not take."""
     near = get_close_matches(name, known, 1)
     return ELSEWHERE.get(name) or (f"{near[0]}= was meant?" if near else f"it takes {', '.join(known)}")
 

@@ -175,7 +175,7 @@ CASES = {
 }
 EAGER = ("D13",)
 TRACED = {"D11": [VALUE, VALUE], "the gradient of a sign": [VALUE, NONE]}
-"""What differs in a tf.function: tf.cond gives zeros for the branch that was not taken, and zeros are a constant."""
+"""Other predictions in a tf.function: tf.cond gives zeros for a branch that was not taken; zeros are a constant."""
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
