@@ -36,6 +36,11 @@ def point_by_point(spec: OpSpec, *, reference: bool = True) -> bool:
     return spec.looped and not (reference and spec.reference is not None)
 
 
+def in_batches(graph: Graph) -> bool:
+    """Whether no operation of the graph is evaluated at one point after the other."""
+    return not any(point_by_point(CATALOGUE[node.op]) for node in graph.nodes)
+
+
 def over_points(spec: OpSpec, *, reference: bool = False) -> Formula:
     """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
     if not point_by_point(spec, reference=reference):

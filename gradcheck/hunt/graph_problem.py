@@ -32,7 +32,7 @@ from gradcheck.hunt.evaluation import (
     TapedEvaluation,
     forward,
     gradients_at_each,
-    point_by_point,
+    in_batches,
     values_of,
 )
 from gradcheck.hunt.nonsmooth import NonsmoothNodes, crossings, nonsmooth_nodes
@@ -70,22 +70,29 @@ class GraphProblem(Problem):
 
     @staticmethod
     def evaluated(
-        graph: Graph, cotangent: Array | None = None, direction: Array | None = None, mode: Mode = PLAIN
+        graph: Graph,
+        cotangent: Array | None = None,
+        direction: Array | None = None,
+        mode: Mode = PLAIN,
+        *,
+        taped: bool = True,
     ) -> GraphProblem:
         """The problem of a graph under a cotangent and along a direction; fixed random ones where none are given.
 
-        The random direction has the magnitudes of the coordinates. Exceptions of operations propagate.
+        The random direction has the magnitudes of the coordinates. Unless `taped`, the values are evaluated without a
+        tape: for a gradient of first order, a tf.function builds two more functions. Exceptions of operations
+        propagate.
         """
         try:
-            taped = TapedEvaluation(graph) if mode == PLAIN else None
+            evaluation = TapedEvaluation(graph) if taped and mode == PLAIN else None
         except DerivativeRaisedError:  # a tf.function builds its gradient when it is called; the check will report it
-            taped = None
-        values = values_of(graph) if taped is None else taped.values
+            evaluation = None
+        values = values_of(graph) if evaluation is None else evaluation.values
         if cotangent is None:
             cotangent = _probe(np.ones(coordinate_count(values[-1].shape, values[-1].dtype)))
         if direction is None:
             direction = _probe(magnitudes(coordinates_of(graph.inputs)))
-        return GraphProblem(graph, values, cotangent, direction, mode, taped)
+        return GraphProblem(graph, values, cotangent, direction, mode, evaluation)
 
     @property
     def upstream(self) -> Array:
@@ -201,7 +208,7 @@ class GraphProblem(Problem):
 
     @cached_property
     def batched(self) -> bool:
-        return not any(point_by_point(CATALOGUE[node.op]) for node in self.graph.nodes)
+        return in_batches(self.graph)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:

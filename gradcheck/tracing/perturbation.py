@@ -43,7 +43,7 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0, *, 
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
     unit = unit or _unit(value)
-    last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
+    last, pattern = tuple(value.shape)[-1:], int(generator.integers(PATTERNS))
     with record.stop_recording():
         if value.dtype.is_complex and isinstance(value, ops.EagerTensor):
             moved = tf.constant(_moved_in_plane(value.numpy(), unit, pattern, polar))
@@ -54,13 +54,21 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0, *, 
 
 
 def _moved_in_plane(value: Array, unit: float, pattern: int, polar: bool) -> Array:
-    # A product with a factor would make +0 of the part -0, and add up both.
-    parts = np.stack([value.real, value.imag], axis=-1)
-    signs = 2.0 * np.random.default_rng(pattern).integers(0, 2, (*value.shape[-1:], 1 + polar)) - 1.0
+    # A product of complex numbers would make +0 of the part -0, and add up both.
+    parts, last = np.stack([value.real, value.imag], axis=-1), value.shape[-1:]
+    signs = (_signs if last <= (KEPT,) else _signs.__wrapped__)((*last, 1 + polar), pattern)
     with np.errstate(invalid="ignore", over="ignore"):
-        by = unit * signs * (np.abs(value)[..., None] if polar else parts)
-        moved = np.where(parts == 0, parts, parts + by)
+        if polar:
+            moved = np.where(parts == 0, parts, parts + unit * signs * np.abs(value)[..., None])
+        else:
+            moved = parts * (1 + unit * signs)
     found: Array = np.ascontiguousarray(moved, parts.dtype).view(value.dtype)[..., 0]
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _signs(shape: tuple[int, ...], pattern: int) -> Array:
+    found: Array = 2.0 * np.random.default_rng(pattern).integers(0, 2, shape) - 1.0
     return found
 
 

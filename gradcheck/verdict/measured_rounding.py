@@ -113,6 +113,19 @@ def inner_rounding(lines: Lines, sample: Sample, places: Array, draw: int) -> Ar
     return np.asarray(np.nan_to_num(changes, posinf=0.0))
 
 
+class Draws:
+    """Derivatives that are drawn one after the other, as they are asked for; one draw per row."""
+
+    def __init__(self, taken: Callable[[int], Array]) -> None:
+        self._taken, self._rows = taken, list[Array]()
+
+    def first(self, count: int) -> Array:
+        """The derivatives of the first draws."""
+        while len(self._rows) < count:
+            self._rows.append(self._taken(len(self._rows)))
+        return np.stack(self._rows[:count])
+
+
 @dataclass(frozen=True)
 class Neighbourhood:
     """Autodiff's derivatives around the point, from `derivative`, each taken only once; one draw or point per row."""
@@ -121,20 +134,15 @@ class Neighbourhood:
     derivative: Derivative
 
     @cached_property
-    def first_ulps(self) -> Array:
-        """The values of the first draw, in which everything moves by one unit in the last place."""
-        return self._perturbed(range(1), np.ones)
+    def ulps(self) -> Draws:
+        """The values of POINTS draws in which everything moves by one unit in the last place."""
+        return self._drawn(np.ones)
 
     @cached_property
-    def ulps(self) -> Array:
-        """The values of all such draws."""
-        return np.concatenate([self.first_ulps, self._perturbed(range(1, POINTS), np.ones)])
-
-    @cached_property
-    def neighbours(self) -> Array:
+    def neighbours(self) -> Draws:
         """The values a little farther off, where no two coordinates move alike, so that ties break."""
         rng = np.random.default_rng(1)
-        return self._perturbed(range(DRAWS), lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+        return self._drawn(lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
 
     @cached_property
     def together(self) -> Array:
@@ -175,8 +183,8 @@ class Neighbourhood:
             return None
         return gaps, moved
 
-    def _perturbed(self, draws: range, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
-        """Return the values at inputs that all move by some units in the last place, up or down.
+    def _drawn(self, ulps: Callable[[tuple[int, ...]], Array]) -> Draws:
+        """The values at inputs that all move by some units in the last place, up or down.
 
         Inner values, where they can be reached, and the cotangents between gradient functions are perturbed as well,
         differently each time: cancelling terms leave the rounding of each, which may be alike at all points nearby.
@@ -184,19 +192,19 @@ class Neighbourhood:
         1 - y * y may have lost the digits that differences of the other part show. A kernel that is correct for a
         matrix close to the given one, such as an inverse or a determinant, is off by its condition number.
         """
-        rng, problem, rows = np.random.default_rng(0), self.problem, []
-        for draw in range(draws.stop):
+        rng, problem = np.random.default_rng(0), self.problem
+
+        def taken(draw: int) -> Array:
             signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
-            if draw not in draws:
-                continue
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
             with (
                 np.errstate(invalid="ignore", over="ignore"),
                 perturbed_gradients(draw, outputs=_is_complex),
                 perturbed_matrices(draw),
             ):
-                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
-        return np.stack(rows)
+                return self.derivative(problem.perturbed(draw), problem.point * (1 + shift))
+
+        return Draws(taken)
 
 
 @dataclass(frozen=True)
@@ -221,11 +229,11 @@ class OwnRounding:
         off = outside > EXCLUSION * self.granted
         if off.any() and np.isinf(outside[off]).all():
             return np.zeros(off.shape)
-        few = self._change(self.around.first_ulps)
+        few = self._change(self.around.ulps.first(1))
         moved = np.where(few > 0, few, np.max(few, initial=0.0))  # a value that stayed might move as far as another
         far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
-        return few if enough else self._change(self.around.ulps)
+        return few if enough else self._change(self.around.ulps.first(POINTS))
 
     def settled(self, estimated: Callable[[Sample], Estimate]) -> Settled:
         """Return a test whether values agree with a sample's estimate, or are too far off for rounding to be the cause.
@@ -268,25 +276,20 @@ class OwnRounding:
         taken = taken_in_float64(self.around.problem, self.around.derivative)
         return taken if taken is None or self.seen is None else self.seen(taken)
 
-    @cached_property
-    def neighbours(self) -> Array:
-        """The values a little farther off, one draw per row."""
-        return self._of(self.around.neighbours)
-
     def at(self, point: Array) -> Array:
         """The values at another point (n,)."""
         taken = self.around.derivative(self.around.problem, point)
         return taken if self.seen is None else self.seen(taken)
 
-    def beside(self, low: Array, high: Array) -> Array:
-        """Return the rounding of values that should lie between `low` and `high`.
+    def beside(self, low: Array, high: Array, counts: Array | bool = True) -> Array:
+        """Return the rounding of values that should lie between `low` and `high`, where it `counts`; less of others.
 
         Rounding scatters the values at the neighbours, too: it is at most the distance of the farthest of them from the
         interval. A value that stands alone, among neighbours inside, is wrong; so is one that all neighbours on one
-        side share, and none on the other: there a formula changes.
+        side share, and none on the other: there a formula changes. No more are drawn once those that were decide.
         """
         with np.errstate(invalid="ignore"):
-            outside = _outside(self.autodiff, low, high)
+            outside = np.where(counts, _outside(self.autodiff, low, high), 0.0)
             moved = self.moved(outside)
             rounding = np.maximum(self.granted, moved)
             # Values that are too far off for any excuse need no neighbours; with a float64 form, more is granted.
@@ -294,11 +297,16 @@ class OwnRounding:
             excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)
             if not excused.any():
                 return np.asarray(rounding)
-            missed = np.max(_outside(self.neighbours, low, high), axis=0)
-            missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
+            for draws in range(1, DRAWS + 1):
+                near = self._of(self.around.neighbours.first(draws))
+                missed, shared = np.max(_outside(near, low, high), axis=0), excused & self._shared(near, low, high)
+                if not (shared | (excused & (missed < rounding))).any():
+                    break
+            if shared.any():
+                missed = np.where(shared & self._wrong_on_one_side(low, high), 0.0, missed)
             if self.around.problem.precision > EPS64:
                 missed = np.maximum(missed, self._held)
-            return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
+            return np.where(excused, np.maximum(self.granted, np.fmin(rounding, missed)), rounding)
 
     @cached_property
     def _held(self) -> Array:
@@ -307,27 +315,18 @@ class OwnRounding:
         left = np.max(np.abs(sides[:, 0] - self.autodiff), axis=0) > HELD * np.abs(self.autodiff)
         return np.where(left, 0.0, _largest(np.ptp(sides, axis=1)))
 
+    def _shared(self, near: Array, low: Array, high: Array) -> Array:
+        """Where all values nearby either miss the interval as that at the point does, or do not miss it."""
+        own, missed = _missed(self.autodiff, low, high), _missed(near, low, high)
+        # Cancelled terms leave zero or a rounding, maybe on one side each; perturbed inside, they leave anything.
+        return np.asarray((own != 0) & np.all(_alike(missed, own) | _inside(missed, own), axis=0))
+
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
         """Where the values on one side miss the interval as that at the point does, and those on the other do not."""
-
-        def missed(values: Any) -> Array:
-            return np.asarray(values - np.clip(values, low, high))
-
-        own, near = missed(self.autodiff), missed(self.neighbours)
-
-        def alike(missed: Array) -> Array:
-            return np.asarray((missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2))
-
-        def inside(missed: Array) -> Array:
-            return np.asarray(np.abs(missed) <= np.abs(own) / 8)
-
-        # Cancelled terms leave zero or a rounding, maybe on one side each; perturbed inside, they leave anything.
-        two_values: Array = np.asarray((own != 0) & np.all(alike(near) | inside(near), axis=0))
-        if not two_values.any():
-            return two_values
-        beside = missed(np.array([self._of(side) for side in self.around.sides]))
-        one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
-        return np.asarray(two_values & np.any(one & none[::-1], axis=0))
+        own = _missed(self.autodiff, low, high)
+        beside = _missed(np.array([self._of(side) for side in self.around.sides]), low, high)
+        one, none = np.all(_alike(beside, own), axis=1), np.all(_inside(beside, own), axis=1)
+        return np.asarray(np.any(one & none[::-1], axis=0))
 
     def twice(self, lines: Lines) -> OwnRounding:
         """The same for the second derivatives along each direction twice."""
@@ -351,6 +350,19 @@ def _outside(values: Array, low: Array, high: Array) -> Array:
     """The distance of values from an interval; infinite if they are not finite."""
     beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
     return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
+
+
+def _missed(values: Array, low: Array, high: Array) -> Array:
+    """The signed distance of values from an interval."""
+    return np.asarray(values - np.clip(values, low, high))
+
+
+def _alike(missed: Array, own: Array) -> Array:
+    return np.asarray((missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2))
+
+
+def _inside(missed: Array, own: Array) -> Array:
+    return np.asarray(np.abs(missed) <= np.abs(own) / 8)
 
 
 def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:

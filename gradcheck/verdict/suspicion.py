@@ -65,12 +65,18 @@ class Evidence:
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Compare autodiff with an estimate; one that resolves errors of a given tolerance is conclusive."""
-        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
-        tolerance = self.lines.tolerance
+        own, tolerance = self.own, self.lines.tolerance
+        counts: Array | bool = True
+        if not tolerance.given:
+            # The rest is inconclusive, or agrees, whatever its rounding.
+            with np.errstate(invalid="ignore"):
+                near = np.abs(own.autodiff - estimate.value) <= EXCLUSION * (estimate.bound + own.granted)
+            counts = estimate.conclusive & ~near
+        rounding = own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound, counts)
         if tolerance.given:
             resolves = EXCLUSION * (estimate.bound + rounding) <= tolerance.of(estimate.value)
             estimate = replace(estimate, conclusive=estimate.conclusive | resolves)
-        return compare(self.own.autodiff, estimate, tolerance, rounding, factor=EXCLUSION)
+        return compare(own.autodiff, estimate, tolerance, rounding, factor=EXCLUSION)
 
     def little(self, difference: Array) -> Array:
         """The largest rounding that leaves something to compare with an estimate, if only that it is next to zero."""

@@ -41,7 +41,9 @@ def test_every_element_moves_by_a_unit_and_zeros_stay(dtype: tf.DType) -> None:
     unit = 1e-6
     for shape in ((), (3,), (2, 3), (0,)):
         value = tf.ones(shape, dtype)
-        change = np.abs((perturbed(value, np.random.default_rng(0), unit) - value).numpy())
+        moved = perturbed(value, np.random.default_rng(0), unit)
+        assert moved.shape == shape
+        change = np.abs((moved - value).numpy())
         np.testing.assert_allclose(change, np.full(shape, unit), rtol=0.1)
         assert not np.any(perturbed(0 * value, np.random.default_rng(0))), shape
 

@@ -225,7 +225,7 @@ def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: boo
         tolerance=Tolerance(),
         gradients=gradients,
     )
-    own = SimpleNamespace(autodiff=autodiff, beside=lambda *_: 0 * ONE)
+    own = SimpleNamespace(autodiff=autodiff, granted=0 * ONE, beside=lambda *_: 0 * ONE)
     return evidence(estimate=lambda _: estimate, samples=(values, values), lines=lines, own=own)
 
 
