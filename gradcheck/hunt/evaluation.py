@@ -195,7 +195,7 @@ def forward(
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
         arguments = [values[parent] for parent in node.parents]
-        if perturbation is not None:
+        if perturbation is not None and recorded:
             arguments = perturbation.arguments(position, node.parents, values)
         if points and spec.broadcasts:
             arguments = _aligned(arguments)

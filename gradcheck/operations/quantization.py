@@ -79,6 +79,12 @@ def fake_quantized_by_channel_straight(
     return here + moved_with_ends(x, low, high, 2**bits - 1 - narrow)
 
 
+def old_quantized(x: tf.Tensor, *, signed: bool) -> tf.Tensor:
+    return tf.raw_ops.QuantizeAndDequantize(
+        input=x, signed_input=signed, input_min=-1.0 * signed, input_max=1.0, range_given=True
+    )
+
+
 def _nudged_ends(x: Array, below: Array, high: Array, bits: int, narrow: bool) -> Array:
     steps = 2**bits - 1 - narrow
     step = (high + below) / steps
@@ -121,13 +127,7 @@ QUANTIZATION = (
     # before pass gradients through everywhere, and that 0 outside is new with it.
     _straight(
         "quantize_and_dequantize_v1",
-        lambda x, *, signed: in_tensorflow_1(
-            lambda x: tf.raw_ops.QuantizeAndDequantize(
-                input=x, signed_input=signed, input_min=-1.0 * signed, input_max=1.0, range_given=True
-            ),
-            x,
-            producer=21,
-        ),
+        lambda x, *, signed: in_tensorflow_1(old_quantized, x, producer=21, signed=signed),
         "QuantizeAndDequantize",
         signed=SIGNED,
         modes=(),

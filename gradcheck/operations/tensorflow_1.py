@@ -6,8 +6,10 @@ session takes no tensors of other graphs, so that none of them is drawn in modes
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from gradcheck.operations.control_flow import ROWS
 from gradcheck.operations.language import float32, operation, tf
@@ -16,46 +18,74 @@ from gradcheck.operations.shapes import alike, at_least, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices
 
 
+@functools.lru_cache(maxsize=64)
+def session_of_tensorflow_1(
+    function: Callable[..., Any],
+    attributes: tuple[tuple[str, Any], ...],
+    specs: tuple[tuple[Any, tuple[int | None, ...] | None], ...],
+    producer: int,
+) -> tuple[Any, list[Any], Any]:
+    """A session for the function of arguments with these dtypes and shapes in such a graph, the arguments, the results.
+
+    It is kept, since making it takes a hundred times as long as running it.
+    """
+    modern = tf.compat.v1.control_flow_v2_enabled()
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default() as graph:
+            if producer:
+                old = tf.compat.v1.GraphDef()
+                old.versions.producer = producer
+                tf.import_graph_def(old, name="")
+            arguments = [tf.compat.v1.placeholder(*spec) for spec in specs]
+            results = function(*arguments, **dict(attributes))
+            return tf.compat.v1.Session(graph=graph), arguments, results
+    finally:
+        if modern:
+            tf.compat.v1.enable_control_flow_v2()
+
+
+@functools.cache
+def derivatives_in_tensorflow_1(function: Callable[..., Any], count: int) -> Callable[..., list[tf.Tensor]]:
+    """The function from `count` arguments and the cotangents of the results to the gradients, made once."""
+
+    def derivatives(*both: tf.Tensor, **attributes: Any) -> list[tf.Tensor]:
+        given, upstream = both[:count], both[count:]
+        found = tf.gradients(function(*given, **attributes), given, upstream, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    return derivatives
+
+
 def in_tensorflow_1(
-    function: Callable[..., tf.Tensor], *values: tf.Tensor, known: str = "shape", producer: int = 0
-) -> tf.Tensor:
+    function: Callable[..., Any], *values: tf.Tensor, known: str = "shape", producer: int = 0, **attributes: Any
+) -> Any:
     """The function's value in a graph of TensorFlow 1, and its derivatives by tf.gradients in such graphs.
 
     Of the arguments such a graph knows the "shape", the "rank" or "nothing". `producer` is the version of the release
     that it is of, if it has operations that were removed since.
     """
 
-    def derivatives(*both: tf.Tensor) -> list[tf.Tensor]:
-        given, upstream = both[: len(values)], both[len(values) :]
-        found = tf.gradients(function(*given), given, upstream, unconnected_gradients="zero")
-        return [tf.convert_to_tensor(gradient) for gradient in found]
-
     @tf.custom_gradient
     def evaluated(*values):  # type: ignore[no-untyped-def]
         given = [tf.convert_to_tensor(value).numpy() for value in values]
-        modern = tf.compat.v1.control_flow_v2_enabled()
-        tf.compat.v1.disable_control_flow_v2()
-        try:
-            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-                if producer:
-                    old = tf.compat.v1.GraphDef()
-                    old.versions.producer = producer
-                    tf.import_graph_def(old, name="")
-                arguments = [
-                    tf.compat.v1.placeholder(
-                        value.dtype, {"shape": value.shape, "rank": [None] * value.ndim}.get(known)
-                    )
-                    for value in given
-                ]
-                results = session.run(function(*arguments), dict(zip(arguments, given, strict=True)))
-        finally:
-            if modern:
-                tf.compat.v1.enable_control_flow_v2()
-        return tf.nest.map_structure(tf.constant, results), lambda *upstream: in_tensorflow_1(
-            derivatives, *values, *map(tf.convert_to_tensor, upstream), known=known, producer=producer
+        specs = tuple((value.dtype, {"shape": value.shape, "rank": (None,) * value.ndim}.get(known)) for value in given)
+        session, arguments, results = session_of_tensorflow_1(function, tuple(attributes.items()), specs, producer)
+        found = session.run(results, dict(zip(arguments, given, strict=True)))
+        return tf.nest.map_structure(tf.constant, found), lambda *upstream: in_tensorflow_1(
+            derivatives_in_tensorflow_1(function, len(values)),
+            *values,
+            *map(tf.convert_to_tensor, upstream),
+            known=known,
+            producer=producer,
+            **attributes,
         )
 
     return evaluated(*values)
+
+
+def old_sum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.AccumulateNV2(inputs=[x, y, x], shape=x.shape)
 
 
 def old_sine_or_square(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
@@ -69,6 +99,10 @@ def old_rows_or_sine(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
 
 def old_times_the_sine(x: tf.Tensor, *, count: int) -> tf.Tensor:
     return tf.compat.v1.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
+
+
+def old_gather_of_loop(x: tf.Tensor, *, count: int, indices: tuple[int, ...]) -> tf.Tensor:
+    return tf.gather(old_times_the_sine(x, count=count), indices)
 
 
 def old_cosine_in_turn(x: tf.Tensor, *, count: int) -> tf.Tensor:
@@ -178,21 +212,21 @@ TENSORFLOW_1 = (
     _old(
         "math",
         "accumulate_n",
-        lambda x, y: in_tensorflow_1(lambda x, y: tf.raw_ops.AccumulateNV2(inputs=[x, y, x], shape=x.shape), x, y),
+        lambda x, y: in_tensorflow_1(old_sum, x, y),
         "AccumulateNV2",
         batched=lambda x, y: 2.0 * x + y,
         others=alike,
     ),
     _control(
         "cond_of_tensorflow_1",
-        lambda x, *, flag, known: in_tensorflow_1(lambda x: old_sine_or_square(x, flag=flag), x, known=known),
+        lambda x, *, flag, known: in_tensorflow_1(old_sine_or_square, x, known=known, flag=flag),
         "Merge Switch",
         batched=lambda x, *, flag, **_: tf.sin(x) if flag else x * x,
         flag=BOOL,
     ),
     _control_of_rows(
         "cond_of_rows_of_tensorflow_1",
-        lambda x, *, flag, known: in_tensorflow_1(lambda x: old_rows_or_sine(x, flag=flag), x, known=known),
+        lambda x, *, flag, known: in_tensorflow_1(old_rows_or_sine, x, known=known, flag=flag),
         "Merge Switch",
         batched=lambda x, *, flag, **_: (
             tf.gather(x, [0, 0], axis=1) if flag else tf.sin(tf.gather(x, [0, x.shape[1] - 1], axis=1))
@@ -201,38 +235,36 @@ TENSORFLOW_1 = (
     ),
     _loop(
         "while_loop_of_tensorflow_1",
-        lambda x, *, count, known: in_tensorflow_1(lambda x: old_times_the_sine(x, count=count), x, known=known),
+        lambda x, *, count, known: in_tensorflow_1(old_times_the_sine, x, known=known, count=count),
         batched=lambda x, *, count, **_: x * tf.sin(x) ** count,
     ),
     _loop(
         "replaced_loop_variable_of_tensorflow_1",
-        lambda x, *, count, known: in_tensorflow_1(lambda x: old_cosine_in_turn(x, count=count), x, known=known),
+        lambda x, *, count, known: in_tensorflow_1(old_cosine_in_turn, x, known=known, count=count),
         batched=lambda x, *, count, **_: tf.cos(x) if count else x,
     ),
     _loop(
         "recurrence_of_tensorflow_1",
-        lambda x, y, *, count, known: in_tensorflow_1(
-            lambda x, y: old_recurrence(x, y, count=count), x, y, known=known
-        ),
+        lambda x, y, *, count, known: in_tensorflow_1(old_recurrence, x, y, known=known, count=count),
         batched=lambda x, y, *, count, **_: recurrence_in_turn(x, y, count=count),
         others=alike,
     ),
     _loop_of_rows(
         "loop_of_gathers_of_tensorflow_1",
-        lambda x, *, count, known: in_tensorflow_1(lambda x: old_sines_of_rows(x, count=count), x, known=known),
+        lambda x, *, count, known: in_tensorflow_1(old_sines_of_rows, x, known=known, count=count),
         batched=lambda x, *, count, **_: sines_of_rows(x, count=count),
     ),
     _loop_of_rows(
         "gather_of_loop_of_tensorflow_1",
         lambda x, *, count, indices, known: in_tensorflow_1(
-            lambda x: tf.gather(old_times_the_sine(x, count=count), indices), x, known=known
+            old_gather_of_loop, x, known=known, count=count, indices=indices
         ),
         batched=lambda x, *, count, indices, **_: tf.gather(x * tf.sin(x) ** count, indices, axis=1),
         indices=lambda shape: Indices(2, shape[0]),
     ),
     _loop(
         "cond_in_loop_of_tensorflow_1",
-        lambda x, *, count, known: in_tensorflow_1(lambda x: old_square_and_sines(x, count=count), x, known=known),
+        lambda x, *, count, known: in_tensorflow_1(old_square_and_sines, x, known=known, count=count),
         batched=lambda x, *, count, **_: square_and_sines(x, count=count),
     ),
     _array(
@@ -243,7 +275,7 @@ TENSORFLOW_1 = (
     ),
     _array(
         "tensor_array_gather",
-        lambda x, *, indices: in_tensorflow_1(lambda x: old_gathered_array(x, indices=indices), x),
+        lambda x, *, indices: in_tensorflow_1(old_gathered_array, x, indices=indices),
         "TensorArrayGatherV3 TensorArrayScatterV3",
         batched=lambda x, *, indices: tf.gather(tf.sin(x)[:, ::-1], indices, axis=1),
         indices=lambda shape: Indices(2, shape[0]),
@@ -263,9 +295,7 @@ TENSORFLOW_1 = (
     _old(
         "nn",
         "batch_norm_with_global_normalization",
-        lambda x, y, z, u, v, *, scaled: in_tensorflow_1(
-            lambda *given: old_batch_norm(*given, scaled=scaled), x, y, z, u, v, producer=8
-        ),
+        lambda x, y, z, u, v, *, scaled: in_tensorflow_1(old_batch_norm, x, y, z, u, v, producer=8, scaled=scaled),
         "BatchNormWithGlobalNormalization",
         *(REALS, REALS, POSITIVE, REALS, REALS),
         shapes=at_least(1, 1, 1, 1),
