@@ -120,6 +120,11 @@ class Sample:
         """The sample on some of its lines."""
         return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])
 
+    def of_outputs(self, chosen: Array | slice) -> Sample:
+        """The sample of some of its outputs."""
+        floor = self.floor if np.ndim(self.floor) == 0 else np.asarray(self.floor)[..., chosen]
+        return replace(self, values=self.values[:, :, chosen], floor=floor)
+
     def apart(self) -> Sample:
         """Every output as a line of its own, with one output; those of the first line come first."""
         lines, points, outputs = self.values.shape

@@ -17,7 +17,7 @@ from gradcheck.result import Reason, Verdict
 from gradcheck.typing import Array
 from gradcheck.verdict import terms
 from gradcheck.verdict.doubts import kink_shown_obliquely, moved_at_kinks
-from gradcheck.verdict.lines import Lines
+from gradcheck.verdict.lines import Lines, some_rows
 from gradcheck.verdict.looks import closer_look, reach, screened, slope_estimate, widened, wider_look, with_constants
 from gradcheck.verdict.measured_rounding import slope_rounding, ulp_rounding, with_inner_rounding
 from gradcheck.verdict.suspicion import Evidence, residue
@@ -148,9 +148,8 @@ def compare_gradients(
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
-    doubtful: Array = np.asarray(doubt.any(axis=1))
-    closely = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful), fixed)
-    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(_missing(lines, gradients))
+    closely = _first_closely(lines, autodiff, sample, doubt, fixed)
+    comparison = comparison.replaced(doubt, closely).named(_missing(lines, gradients))
     return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
@@ -159,12 +158,12 @@ def _missing(lines: Lines, gradients: Gradients) -> Array:
     return np.asarray(~((lines.directions != 0) @ gradients.connected.T))
 
 
-def _first_closely(
-    everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array, fixed: Array | None
-) -> Comparison:
-    """Compare some of the lines, with both tableaus, measured rounding, and the terms."""
-    lines, autodiff, problem = everywhere[doubtful], autodiff[doubtful], everywhere.problem
-    sample_here = sample[doubtful]
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubt: Array, fixed: Array | None) -> Comparison:
+    """Compare the lines and cotangents in `doubt` (k, l), with both tableaus, measured rounding, and the terms."""
+    doubtful, columns = doubt.any(axis=1), doubt.any(axis=0)
+    problem, sample_here = everywhere.problem, sample[doubtful].of_outputs(columns)
+    lines = replace(everywhere[doubtful], cotangents=some_rows(everywhere.cotangents, columns))
+    autodiff = autodiff[doubtful][:, columns]
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
@@ -183,4 +182,4 @@ def _first_closely(
         evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
         for each in samples
     )
-    return judged(confirmed(first, second), evidence, terms.FIRST_ORDER)
+    return judged(confirmed(first, second), evidence, terms.FIRST_ORDER).spread(doubtful, columns)

@@ -192,9 +192,6 @@ def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
     sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
     granted = ulp_rounding(autodiff, line.problem.precision) + TINY
 
-    def some(places: Array | slice) -> Sample:
-        return replace(sample, values=sample.values[:, :, places])
-
     def worst(count: int, places: Array, value: Array, error: Array) -> Array:
         missed = np.abs(autodiff[places] - value) / (error + granted[places])
         missed[~np.isfinite(autodiff[places])] = np.inf
@@ -202,7 +199,9 @@ def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
 
     places = np.arange(autodiff.size)
     if places.size > WIDE:
-        crude = np.concatenate([crude_difference(some(part)) for part in slices(places.size, MANY)], axis=2)
+        crude = np.concatenate(
+            [crude_difference(sample.of_outputs(part)) for part in slices(places.size, MANY)], axis=2
+        )
         places = worst(WIDE, places, *crude[:, 0])
-    estimate = first_difference(some(places))
+    estimate = first_difference(sample.of_outputs(places))
     return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])

@@ -135,10 +135,13 @@ class Comparison:
         """The comparison with the entries of another one where `mask` says so."""
         return combined(lambda own, others: np.asarray(np.where(mask, others, own)), self, other)
 
-    def spread(self, lines: Array) -> Comparison:
-        """Put this comparison's lines in the marked places of all lines (k,); any of them fills the other places."""
-        place = np.cumsum(lines) - 1
-        return combined(lambda array: array[place], self)
+    def spread(self, lines: Array, columns: Array | None = None) -> Comparison:
+        """Put this comparison's lines in the marked places of all lines (k,); any of them fills the other places.
+
+        Its `columns` go to the marked places of all columns (l,) in the same way.
+        """
+        places = np.cumsum(lines) - 1, slice(None) if columns is None else np.cumsum(columns) - 1
+        return combined(lambda array: array[places[0]][:, places[1]], self)
 
     def kept(self, mask: Array, axis: int) -> Comparison:
         """The comparison of some of its lines (axis 0), or of its outputs or combinations of them (axis 1)."""
