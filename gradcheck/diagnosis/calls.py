@@ -16,17 +16,16 @@ from gradcheck.diagnosis.custom_gradients import refused_in_a_graph
 from gradcheck.diagnosis.diagnosis import diagnose, diagnose_error, diagnose_not_finite
 from gradcheck.diagnosis.internal_errors import cause_searched
 from gradcheck.diagnosis.not_finite_value import finite
-from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
+from gradcheck.diagnosis.paths import dependency_path, differentiable
 from gradcheck.diagnosis.source_comparison import COARSE, CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
-from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, source_names
+from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, source_names, step_between
 from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 from gradcheck.tracing.call_source import call_source
 from gradcheck.tracing.hooks import derivatives_observed
-from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
-from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
+from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, WatchEvent, key
 from gradcheck.tracing.replay import FAR_MOVES, influence, nearly_equal, nondeterminism
 from gradcheck.tracing.state import state_restored
 from gradcheck.tracing.user_code import at, call_user_code, place_of, quoted
@@ -153,18 +152,14 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
         return "", replace(finding, diagnosis=diagnosis), False
     moved = influence(source)
     zeros = "zeros that stand for None: " if source.call.zeros else ""
-    step = None if moved.large else _step_between(source)
+    step = None if moved.large else step_between(source)
     if step is not None:
         moved = influence(source, FAR_MOVES)
     if not moved.large:
         if zeros and _covered(source):
             return "", None, False
-        if step is not None:
-            unmoved = f"no perturbation that was tried changed the target: {step.name}{at(step.line)} lies between"
-        elif made_of := _made_of(source):
-            unmoved = f"the target does not depend on it{made_of}"
-        else:
-            unmoved = dependence(source)
+        made_of = "" if step is not None else _made_of(source)
+        unmoved = f"the target does not depend on it{made_of}" if made_of else dependence(source)
         return f"{zeros}{unmoved}{kept_between_calls(source)}", None, True
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
@@ -187,22 +182,6 @@ def _covered(source: CallSource) -> bool:
         return source.record.covering.gradient(list(source.call.targets), source.tensor) is not None
     except Exception:  # from a gradient function on the path: it was reached
         return True
-
-
-def _step_between(source: CallSource) -> RecordedOperation | None:
-    """The first operation through which the value of a source reaches the targets, but no gradient comes back.
-
-    This follows the structure of the code; moves of the source are not considered.
-    """
-    record, call = source.record, source.call
-    events = record.before(call)
-
-    def changed(number: int, output: int) -> bool | None:
-        return False if record.operations[number].name in OF_SHAPES else None
-
-    path = dependency_path(events, call.targets, source.tensor, changed)
-    steps = (found.operation for found in path_breaks(events, path, None))
-    return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
 
 
 def _made_of(source: CallSource) -> str:

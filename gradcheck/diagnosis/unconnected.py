@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
-from gradcheck.diagnosis.paths import differentiable
+from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.call_source import call_source
+from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.replay import replayed
-from gradcheck.tracing.user_code import Line, assignment_to, listed, mentions, quoted
+from gradcheck.tracing.user_code import Line, assignment_to, at, listed, mentions, quoted
 from gradcheck.verdict.failure import GradientUnconnected, UnconnectedWarning
 
 NAMED = 3
@@ -56,11 +57,31 @@ def variable_name(variable: Any) -> str:
 def dependence(source: CallSource, subject: str = "the target") -> str:
     """Say that the target does not depend on a source, but on other variables; name earlier tensors that it reads.
 
-    Variables of the same shape, or of a similar name, come first.
+    Variables of the same shape, or of a similar name, come first. If the source does reach the target, through steps
+    that no perturbation crossed, name the first of these.
     """
+    step = step_between(source)
+    if step is not None:
+        return f"no perturbation that was tried changed {subject}: {step.name}{at(step.line)} lies between"
     variables, captured = _read(source)
     but = f", but on {listed(_first(variables))}" if variables else ""
     return "; ".join([f"{subject} does not depend on it{but}", *_copied(source), *captured[:NAMED]])
+
+
+def step_between(source: CallSource) -> RecordedOperation | None:
+    """The first operation through which the value of a source reaches the targets, but no gradient comes back.
+
+    This follows the structure of the code; moves of the source are not considered.
+    """
+    record, call = source.record, source.call
+    events = record.before(call)
+
+    def changed(number: int, output: int) -> bool | None:
+        return False if record.operations[number].name in OF_SHAPES else None
+
+    path = dependency_path(events, call.targets, source.tensor, changed)
+    steps = (found.operation for found in path_breaks(events, path, None))
+    return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
 
 
 def _copied(source: CallSource) -> list[str]:

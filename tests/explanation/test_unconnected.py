@@ -255,3 +255,21 @@ def test_the_monitor_says_it_once() -> None:
     assert sum(one.category is gradcheck.UnconnectedWarning for one in caught) == 1
     (message,) = (str(one.message) for one in caught if one.category is gradcheck.UnconnectedWarning)
     assert CONSTANT in message
+
+
+def test_what_reaches_the_target_through_a_step_that_nothing_crosses_is_not_said_to_have_no_effect() -> None:
+    """A bias of zero hardly moves; were it said that nothing depends on it, the argmax would be overlooked."""
+    scores, bias, slope = tf.constant([[0.1, 0.9, 0.2]]), tf.Variable(tf.zeros(3), name="bias"), tf.Variable(2.0)
+
+    def chosen() -> Any:
+        return slope * tf.reduce_sum(tf.one_hot(tf.argmax(scores + bias, -1), 3) * [1.0, 2.0, 3.0])
+
+    between = "no perturbation that was tried changed {}: ArgMax at test_unconnected.py:"
+    checked = gradcheck.check(chosen, variables=[bias, slope])
+    assert checked.unconnected == ("variables[0] (bias:0)",)
+    assert any(
+        f"is unconnected: its gradient is None, and {between.format('f')}" in one for one in checked.orders[1].notes
+    )
+    far = tf.constant([[0.0, 1e6, 0.0]])
+    step = gradients_of(lambda: slope * tf.reduce_sum(tf.one_hot(tf.argmax(far + bias, -1), 3)), [bias, slope])
+    assert told(step).note.startswith(between.format("the target"))
