@@ -160,7 +160,7 @@ def _missing(lines: Lines, gradients: Gradients) -> Array:
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubt: Array, fixed: Array | None) -> Comparison:
     """Compare the lines and cotangents in `doubt` (k, l), with both tableaus, measured rounding, and the terms."""
-    doubtful, columns = doubt.any(axis=1), doubt.any(axis=0)
+    doubtful, columns = (np.asarray(doubt.any(axis=axis)) for axis in (1, 0))
     problem, sample_here = everywhere.problem, sample[doubtful].of_outputs(columns)
     lines = replace(everywhere[doubtful], cotangents=some_rows(everywhere.cotangents, columns))
     autodiff = autodiff[doubtful][:, columns]
