@@ -259,7 +259,9 @@ def _read(source: CallSource) -> tuple[list[str], list[str]]:
             variable = listed_sources.get(name, record.variables[name])
             variables.append((name in listed_sources, variable, _name_of(variable, record, operation)))
         elif name not in made and hasattr(tensor, "_numpy") and tensor.dtype != tf.resource and differentiable(tensor):
-            captured.append((tensor, line))
+            # A gradient function reads what the code read, or constants of TensorFlow's own, which it keeps.
+            if operation is None or operation.derivative is None:
+                captured.append((tensor, line))
     own = (variable_name(source.tensor) if hasattr(source.tensor, "handle") else "") or source.name
 
     def unlike(one: tuple[bool, Any, str]) -> tuple[bool, bool, float]:

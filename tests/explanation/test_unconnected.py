@@ -273,3 +273,16 @@ def test_what_reaches_the_target_through_a_step_that_nothing_crosses_is_not_said
     far = tf.constant([[0.0, 1e6, 0.0]])
     step = gradients_of(lambda: slope * tf.reduce_sum(tf.one_hot(tf.argmax(far + bias, -1), 3)), [bias, slope])
     assert told(step).note.startswith(between.format("the target"))
+
+
+def test_zeros_that_tensorflow_keeps_for_gradient_functions_are_not_tensors_of_the_code() -> None:
+    """The gradient of tf.split reads zeros for the part that is not used; TensorFlow makes them once for all runs."""
+    kernel, bias, x = tf.Variable(tf.ones((2, 2))), tf.Variable(tf.zeros(2), name="bias"), tf.Variable([[0.5, 2.0]])
+
+    def loss() -> Any:
+        with tf.GradientTape() as tape:
+            used, _ = tf.split(tf.nn.bias_add(tf.tanh(x @ kernel), bias), 2, axis=1)
+        return tf.reduce_sum(tape.gradient(used, x) ** 2)
+
+    *_, one = explain(gradients_of(loss, [bias])).sources
+    assert one.note == "the target does not depend on it, but on kernel and x"
