@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
@@ -13,7 +13,14 @@ import tensorflow as tf
 
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.errors import sentence_of
-from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of, variables_in
+from gradcheck.autodiff.sources import (
+    as_tensors,
+    frozen_variables,
+    named_leaves,
+    parameter_names,
+    variable_of,
+    variables_in,
+)
 from gradcheck.diagnosis.calls import all_same, as_traced, explained_call, merged, named_sources, not_reached
 from gradcheck.diagnosis.custom_gradients import notes_on_keywords
 from gradcheck.diagnosis.held_values import notes_on_samples
@@ -24,7 +31,7 @@ from gradcheck.problem.function import tensors_of
 from gradcheck.progress import TimeUpError, at, shown
 from gradcheck.result import Reason, Result
 from gradcheck.tracing.blame_time import BlameTime
-from gradcheck.tracing.hooks import EAGERLY
+from gradcheck.tracing.hooks import EAGERLY, layers_observed
 from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.record import CodeRecord, TapeChange
 from gradcheck.tracing.recorder import recorded
@@ -103,7 +110,9 @@ def explain(
         stack.enter_context(shown(name_of(f), seconds))
         stack.enter_context(state_restored())
         f = held.around(f)
-        first, _ = _recorded(f, inputs, listed)
+        first, own = _recorded(f, inputs, listed)
+        if own is not None and frozen:
+            raise ValueError(f"f takes no derivative: nothing to explain; {frozen[0]}")
         if first.draws:
             stack.enter_context(seeded())
         # Replays do not repeat what only a first run makes, such as an optimizer's slots or cached constants.
@@ -168,7 +177,8 @@ def _recorded(
     was opened before, TypeError if it differentiates a ragged tensor.
     """
     parameters = parameter_names(f)
-    record = recorded(f, as_tensors(inputs, parameters))
+    with layers_observed() as layers:
+        record = recorded(f, as_tensors(inputs, parameters))
     refuse_training(record.result)
     if record.replicas:
         raise ValueError(
@@ -185,7 +195,7 @@ def _recorded(
         raise RuntimeError(
             f"{_raised(record)}; it has to run before its gradients can be explained{hint}"
         ) from record.error
-    return _differentiated(record, variables, parameters)
+    return _differentiated(record, variables, parameters, frozen_variables(layers.values()))
 
 
 def _refuse_earlier_tapes(record: CodeRecord) -> None:
@@ -260,22 +270,24 @@ def _listed(variables: Any) -> list[Any]:
 
 
 def _differentiated(
-    record: CodeRecord, variables: Sequence[Any], parameters: Sequence[str]
+    record: CodeRecord, variables: Sequence[Any], parameters: Sequence[str], frozen: Set[int]
 ) -> tuple[CodeRecord, list[str]]:
     """Record the gradient of the sum of the function's results; return the record and the names of its sources.
 
-    Raises ValueError if there is nothing to differentiate with respect to, TypeError if there is no tensor to
-    differentiate.
+    Variables that are `frozen`, by id, are no sources unless they are listed. Raises ValueError if there is nothing to
+    differentiate with respect to, TypeError if there is no tensor to differentiate.
     """
     leaves = list(chain.from_iterable(named_leaves(record.inputs, parameters)))
     floating = [position for position, (_, leaf) in enumerate(leaves) if tf.is_tensor(leaf) and differentiable(leaf)]
     held = list(variables)
     if not floating and not held:
-        held = [variable for variable in record.variables.values() if variable.trainable]
+        read = record.variables.values()
+        held = [variable for variable in read if variable.trainable and id(variable_of(variable)) not in frozen]
     if not floating and not held:
         raise ValueError(
-            "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
-            "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
+            "f takes no derivative, no floating input and reads no trainable variable (is model.trainable False?): "
+            "nothing to explain; give a function that calls tape.gradient, a float input (2.0, not 2), or "
+            "variables=[...]"
         )
     flat = tensors_of(record.result)
     if not any(tf.is_tensor(part) and differentiable(part) for part in flat):

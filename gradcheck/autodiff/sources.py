@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -345,6 +345,15 @@ def variable_of(item: Any) -> Any:
         return item
     inner = getattr(item, "value", None)
     return inner if isinstance(inner, tf.Variable) else None
+
+
+def frozen_variables(layers: Iterable[Any]) -> set[int]:
+    """The ids of the variables of layers that are not among their trainable ones; TensorFlow itself does not know."""
+    frozen = set[int]()
+    for layer in layers:
+        trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
+        frozen |= {id(variable_of(variable)) for variable in layer.variables} - trained
+    return frozen
 
 
 def _has_derivatives(leaf: Any) -> bool:

@@ -258,10 +258,10 @@ def _read(source: CallSource) -> tuple[list[str], list[str]]:
         if name in record.variables and name != key(source.tensor):
             variable = listed_sources.get(name, record.variables[name])
             variables.append((name in listed_sources, variable, _name_of(variable, record, operation)))
+        elif operation is not None and operation.derivative is not None:
+            pass  # a gradient function reads what the code read, or constants that TensorFlow itself keeps
         elif name not in made and hasattr(tensor, "_numpy") and tensor.dtype != tf.resource and differentiable(tensor):
-            # A gradient function reads what the code read, or constants of TensorFlow's own, which it keeps.
-            if operation is None or operation.derivative is None:
-                captured.append((tensor, line))
+            captured.append((tensor, line))
     own = (variable_name(source.tensor) if hasattr(source.tensor, "handle") else "") or source.name
 
     def unlike(one: tuple[bool, Any, str]) -> tuple[bool, bool, float]:

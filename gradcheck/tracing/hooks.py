@@ -7,6 +7,7 @@ TensorFlow still calls each of them.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -226,6 +227,20 @@ def derivatives_observed(hook: DerivativeHook) -> Iterator[None]:
 
     with patched(*((*place, standing_in(name)) for name, place in DERIVATIVES.items())):
         yield
+
+
+@contextmanager
+def layers_observed() -> Iterator[dict[int, Any]]:
+    """Collect the layers of Keras that are called inside the block."""
+    called: dict[int, Any] = {}
+
+    def call(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        called[id(layer)] = layer
+        return original(layer, *args, **kwargs)
+
+    homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
+    with patched(*((home.Layer, "__call__", call) for home in homes)):
+        yield called
 
 
 def py_function_as_it_is(original: Any, **call: Any) -> Any:

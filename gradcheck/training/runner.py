@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -17,12 +16,12 @@ from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.errors import NO_GRADIENTS, sentence_of
-from gradcheck.autodiff.sources import variable_of, variables_in
+from gradcheck.autodiff.sources import frozen_variables, variable_of, variables_in
 from gradcheck.diagnosis.unconnected import without_effect
 from gradcheck.diagnosis.wrong_gradient import LostPart
 from gradcheck.progress import counted, run_noted
 from gradcheck.result import Diagnosis
-from gradcheck.tracing.hooks import patched
+from gradcheck.tracing.hooks import layers_observed
 from gradcheck.tracing.intended import Intended
 from gradcheck.tracing.record import CodeRecord
 from gradcheck.tracing.recorder import recorded
@@ -357,16 +356,13 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     if chosen is not None:
         runner.run(restore_python=False)
         return chosen
-    with VariableWatcher() as watcher, _layers_called() as layers:
+    with VariableWatcher() as watcher, layers_observed() as layers:
         run = runner.run(restore_python=False)
     # In the order in which gradients come: an optimizer's, or a tape's; then the others.
     listed = [variable for call in run.optimizer_calls for variable in call.variables]
     if not listed and run.tape_gradients:
         listed = [source for source in run.tape_gradients[-1].sources if variable_of(source) is not None]
-    unique, frozen = dict[int, Any](), set[int]()
-    for layer in layers.values():
-        trained = {id(variable_of(variable)) for variable in layer.trainable_variables}
-        frozen |= {id(variable_of(variable)) for variable in layer.variables} - trained
+    unique, frozen = dict[int, Any](), frozen_variables(layers.values())
     watched = [variable for variable in watcher.watched_variables() if id(variable_of(variable)) not in frozen]
     for variable in (*listed, *watched):
         if variable_of(variable).dtype.name in ROUNDOFF:
@@ -441,20 +437,6 @@ def _matter(runner: StepRunner, run: StepRun, places: Sequence[int]) -> bool:
     finally:
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
-
-
-@contextmanager
-def _layers_called() -> Iterator[dict[int, Any]]:
-    """Collect the layers of Keras that run inside the block."""
-    called: dict[int, Any] = {}
-
-    def call(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        called[id(layer)] = layer
-        return original(layer, *args, **kwargs)
-
-    homes = [sys.modules[name].layers for name in ("keras", "tf_keras") if name in sys.modules]
-    with patched(*((home.Layer, "__call__", call) for home in homes)):
-        yield called
 
 
 COMPARED = 3
