@@ -103,6 +103,31 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
     assert len(taken) == draws
 
 
+@pytest.mark.parametrize(
+    ("off", "conclusive", "moved", "draws"),
+    [
+        (5e-9, True, lambda draw: 1e-7 * draw, 1),
+        (5e-8, False, lambda draw: 1e-7 * draw, 1),
+        (5e-8, True, lambda draw: 1e-7 * draw, 4 + 1),
+        (5e-8, True, lambda draw: 1e-8 * (draw % 2), 4 + 8 + 8),
+    ],
+    ids=["within ten bounds", "inconclusive", "scattered", "alike"],
+)
+def test_rounding_is_measured_as_far_as_it_decides(off: float, conclusive: bool, moved: Any, draws: int) -> None:
+    """Four draws at the point, of eight neighbours as many as decide, and if all are off alike, eight on its sides."""
+    taken = []
+
+    def derivative(*_: Any) -> Any:
+        taken.append(1)
+        return (1.0 + off + moved(len(taken))) * ONE
+
+    problem: Any = SimpleNamespace(in_float64=None, point=np.zeros(1), precision=2.0**-53, perturbed=lambda _: problem)
+    own = OwnRounding(Neighbourhood(problem, derivative), (1.0 + off) * ONE, 1e-16 * ONE)
+    estimate = replace(estimated(1.0, 1e-9), conclusive=np.full((1, 1), conclusive))
+    assert not evidence(own=own, lines=SimpleNamespace(tolerance=Tolerance())).compare(estimate).any(MISMATCH)
+    assert len(taken) == draws
+
+
 def test_what_is_wrong_within_a_few_roundings_of_the_point_alone_is_no_rounding() -> None:
     def derivative(_: Any, point: Any) -> Any:
         away = float(point[0] - 1.0) / 2.0**-53
