@@ -218,8 +218,9 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Array:
     lost = rounding_of(sample).values[-1]
     blurred = replace(sample, floor=np.maximum(lost, lattice(sample, lost, sample.stencil.count)))
     for sides in (finer, confirm(classify(blurred), finer)):
-        slack = evidence.own.beside(*interval(sides))
-        allowed |= (sides.kind == Smoothness.KINK) & subgradient_allows(sides, comparison.autodiff, slack)
+        kinked = sides.kind == Smoothness.KINK
+        slack = evidence.own.beside(*interval(sides), kinked)
+        allowed |= kinked & subgradient_allows(sides, comparison.autodiff, slack)
     return np.asarray(((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH))
 
 

@@ -140,9 +140,10 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Require autodiff to lie between one-sided slopes that differ; jumps and infinite slopes are inconclusive."""
     first, second = evidence.sides
-    rounding, tolerated = evidence.own.beside(*interval(first)), evidence.lines.tolerance.of(comparison.difference)
-    slack = rounding + tolerated
     kinked = first.kind == Smoothness.KINK
+    rounding = evidence.own.beside(*interval(first), kinked)
+    tolerated = evidence.lines.tolerance.of(comparison.difference)
+    slack = rounding + tolerated
     certain = kinked & (second.kind == Smoothness.KINK)
     autodiff = evidence.own.autodiff
     inside = subgradient_allows(first, autodiff, slack) | (certain & subgradient_allows(second, autodiff, slack))
