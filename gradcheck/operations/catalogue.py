@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gradcheck.operations import (
     arrays,
+    branches,
     channels_first,
     control_flow,
     convolution,
@@ -75,6 +76,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
     tensorflow_1.TENSORFLOW_1,
     *(keras_functions.KERAS_FUNCTIONS, keras_quantization.KERAS_QUANTIZATION),
+    branches.BRANCHES,
 )
 
 

@@ -199,6 +199,17 @@ def batch_norm_back(x: Array, scale: Array, back: Array, part: int) -> Array:
     return results[part]
 
 
+def frozen_batch_norm_back(x: Array, scale: Array, back: Array, part: int) -> Array:
+    """The chain rule of (x - 0.5) / sqrt(2 + 0.1) * scale + offset, element by element."""
+    results: list[Array] = [np.empty_like(x), np.zeros_like(scale), np.zeros_like(scale)]
+    for place, given in np.ndenumerate(back):
+        channel = place[-1]
+        results[0][place] = given * scale[channel] / np.sqrt(2.1)
+        results[1][channel] += given * (x[place] - 0.5) / np.sqrt(2.1)
+        results[2][channel] += given
+    return results[part]
+
+
 def places(lengths: tuple[int, ...], stride: int, padding: str) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
     """The windows of edge 2, each with the places of its elements; half of the padding, rounded down, comes first."""
     axes = []
@@ -307,6 +318,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_in_layout": batch_norm,
     "batch_norm_grad": batch_norm_back,
     "batch_norm_grad_of_itself": lambda x, scale: batch_norm_back(x, scale, x, 0),
+    "batch_norm_grad_frozen": frozen_batch_norm_back,
     "batch_norm_grad_v1": batch_norm_back,
     "batch_norm_grad_v2": batch_norm_back,
     "avg_pool3d_grad": spread_means,
