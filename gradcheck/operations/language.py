@@ -52,6 +52,7 @@ else:
     tf = _TensorFlow()
 
 __all__ = [
+    "MADE_ONCE",
     "added_up",
     "along_axis",
     "behind_points",
@@ -208,6 +209,10 @@ def of_unknown_dimensions(function: Callable[..., tf.Tensor], *tensors: tf.Tenso
     return of_ranks(function, specs, tuple(attributes.items()))(*tensors)
 
 
+MADE_ONCE: list[Any] = [traced, compiled_by_xla, of_ranks]
+"""The caches of functions and sessions, which keep the gradients that they were made with."""
+
+
 @contextmanager
 def traced_anew() -> Iterator[None]:
     """No function keeps its traces of before in the block, or of the block afterwards.
@@ -215,12 +220,12 @@ def traced_anew() -> Iterator[None]:
     A derivative changes the graph that it is taken of: tf.cond hands out what its gradient needs, which another mode
     may not know how to take.
     """
-    for kept in (traced, compiled_by_xla, of_ranks):
+    for kept in MADE_ONCE:
         kept.cache_clear()
     try:
         yield
     finally:
-        for kept in (traced, compiled_by_xla, of_ranks):
+        for kept in MADE_ONCE:
             kept.cache_clear()
 
 

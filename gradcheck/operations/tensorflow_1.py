@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from gradcheck.operations.control_flow import ROWS
-from gradcheck.operations.language import float32, operation, tf
+from gradcheck.operations.language import MADE_ONCE, float32, operation, tf
 from gradcheck.operations.nn import per_channel
 from gradcheck.operations.shapes import alike, at_least, vector
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Indices
@@ -43,6 +43,9 @@ def session_of_tensorflow_1(
     finally:
         if modern:
             tf.compat.v1.enable_control_flow_v2()
+
+
+MADE_ONCE.append(session_of_tensorflow_1)
 
 
 @functools.cache

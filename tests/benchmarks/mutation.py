@@ -45,6 +45,7 @@ from gradcheck.hunt.configuration import Shard
 from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_code, syntax_of
 from gradcheck.hunt.known_graphs import left_out_in, match, ways
 from gradcheck.operations.catalogue import CATALOGUE
+from gradcheck.operations.language import traced_anew
 from gradcheck.result import Verdict
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
@@ -355,7 +356,7 @@ def outcome(change: Change, examples: int) -> dict[str, Any]:
 def effect_of(change: Change, examples: int) -> dict[str, Any]:
     """The outcome of a change in the tests, whether it is known to be equivalent or not."""
     verdicts: Counter[str] = Counter()
-    with applied(change) as effect:
+    with applied(change) as effect, traced_anew():
         for operation, order, mode, count in tests_of(change, examples):
             noticed = hunted(operation, order, mode, count, verdicts)
             if noticed:
