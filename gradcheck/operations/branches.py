@@ -22,11 +22,11 @@ from gradcheck.operations.language import (
     tf,
     traced,
 )
-from gradcheck.operations.linalg import bounded, dominant, full_rank, least_squares, right_sides
+from gradcheck.operations.linalg import bounded, dominant, full_rank, least_squares, right_sides, right_sides_of_bands
 from gradcheck.operations.nn import per_channel
 from gradcheck.operations.shapes import alike, at_least, nonempty_matrix, vector
 from gradcheck.operations.sparse import compressed, compressed_matrix
-from gradcheck.operations.spec import BOOL, POSITIVE, Interval, Rule, Shapes
+from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Interval, Rule, Shapes
 
 _plain = partial(operation, modes=())
 
@@ -133,10 +133,6 @@ def _pairs(*pairs: tuple[Shape, Shape]) -> Rule:
 
 def _two_diagonals(shape: Shape) -> Shapes:
     return [((*shape[:-2], 2, shape[-1]),)]
-
-
-def _right_sides_of_bands(shape: Shape) -> Shapes:
-    return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
 BRANCHES = (
@@ -252,6 +248,20 @@ BRANCHES = (
     ),
     _plain(
         "linalg",
+        "banded_triangular_solve_of_one",
+        lambda x, y, *, lower, adjoint: tf.linalg.banded_triangular_solve(x, y, lower=lower, adjoint=adjoint),
+        "BandedTriangularSolve",
+        *(POSITIVE, REALS),
+        shapes=nonempty_matrix,
+        when=lambda shape: shape[-2] == 1 < shape[-1],
+        others=right_sides_of_bands,
+        starts=((1, 2), (1, 3), (2, 1, 2)),
+        reference=lambda x, y, **_: y / tf.linalg.matrix_transpose(x),
+        lower=BOOL,
+        adjoint=BOOL,
+    ),
+    _plain(
+        "linalg",
         "banded_triangular_solve_of_three",
         lambda x, y, *, lower, adjoint: tf.linalg.banded_triangular_solve(
             bounded(x) + 2.0 * np.eye(x.shape[-2])[:, [0 if lower else -1]], y, lower=lower, adjoint=adjoint
@@ -259,7 +269,7 @@ BRANCHES = (
         "BandedTriangularSolve",
         shapes=nonempty_matrix,
         when=lambda shape: shape[-2] == 3 <= shape[-1],
-        others=_right_sides_of_bands,
+        others=right_sides_of_bands,
         starts=((3, 3), (3, 4), (2, 3, 3)),
         lower=BOOL,
         adjoint=BOOL,

@@ -81,7 +81,7 @@ def right_sides(shape: Shape) -> Shapes:
     return [((*shape[:-1], count),) for count in (1, 2)]
 
 
-def _right_sides_of_bands(shape: Shape) -> Shapes:
+def right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
@@ -93,7 +93,7 @@ def _broadcast_right_sides(shape: Shape) -> Shapes:
 _system = partial(_square, others=right_sides)
 _least_squares = partial(_matrix, others=right_sides, ridge=(1.0, 0.5))
 _tridiagonal = partial(
-    _matrix, when=lambda shape: shape[-2] == 3, others=_right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
+    _matrix, when=lambda shape: shape[-2] == 3, others=right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
 )
 
 
@@ -279,7 +279,7 @@ LINALG = (
         "BandedTriangularSolve",
         when=lambda shape: shape[-2] == 2 and shape[-1] > 1,
         broadcasts=True,
-        others=lambda shape: [*_right_sides_of_bands(shape), *restacked((shape[-1], 1), shape)],
+        others=lambda shape: [*right_sides_of_bands(shape), *restacked((shape[-1], 1), shape)],
         starts=((2, 2), (2, 3), (2, 2, 2)),
         lower=BOOL,
         adjoint=BOOL,
