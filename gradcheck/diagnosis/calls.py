@@ -19,7 +19,7 @@ from gradcheck.diagnosis.not_finite_value import finite
 from gradcheck.diagnosis.paths import dependency_path, differentiable
 from gradcheck.diagnosis.source_comparison import COARSE, CallProblem, compared
 from gradcheck.diagnosis.surrogates import surrogate_on_path
-from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, source_names, step_between
+from gradcheck.diagnosis.unconnected import dependence, kept_between_calls, not_crossed, source_names, step_between
 from gradcheck.diagnosis.zeros import zero_note
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
@@ -158,8 +158,12 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None, bool]
     if not moved.large:
         if zeros and _covered(source):
             return "", None, False
-        made_of = "" if step is not None else _made_of(source)
-        unmoved = f"the target does not depend on it{made_of}" if made_of else dependence(source)
+        if step is not None:
+            unmoved = not_crossed(step)
+        elif made_of := _made_of(source):
+            unmoved = f"the target does not depend on it{made_of}"
+        else:
+            unmoved = dependence(source)
         return f"{zeros}{unmoved}{kept_between_calls(source)}", None, True
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.diagnosis.internal_errors import cause_searched
-from gradcheck.diagnosis.paths import dependency_path, differentiable, gradient_passes
+from gradcheck.diagnosis.paths import differentiable, gradient_passes, path_of_values
 from gradcheck.progress import TimeUpError, time_limit
-from gradcheck.tracing.kernels import OF_SHAPES, STEPS
+from gradcheck.tracing.kernels import STEPS
 from gradcheck.tracing.record import CodeRecord, key
 from gradcheck.tracing.replay import MOVES, displacement
 from gradcheck.tracing.user_code import at, listed
@@ -133,14 +133,10 @@ def notes_on_jumps(
 
 def _where(record: CodeRecord, variable: Any) -> str:
     """Name the operation, the last one before the target, that makes jumps of the variable's changes; else empty."""
-
-    def changed(number: int, output: int) -> bool | None:
-        return False if record.operations[number].name in OF_SHAPES else None
-
     for call in reversed(record.derivatives):
         if not call.targets or all(key(source) != key(variable) for source in call.sources):
             continue
-        path = dependency_path(record.before(call), call.targets, variable, changed)
+        path = path_of_values(record, call, variable)
         used = {key(target) for target in call.targets} & path.dependent
         for number in reversed(path.operations):
             operation = record.operations[number]

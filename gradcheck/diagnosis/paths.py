@@ -12,8 +12,17 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from gradcheck.tracing.hooks import DERIVATIVES
-from gradcheck.tracing.kernels import GRADIENT_NONE
-from gradcheck.tracing.record import HostRead, RecordedEvent, RecordedOperation, TapeChange, WatchEvent, key
+from gradcheck.tracing.kernels import GRADIENT_NONE, OF_SHAPES
+from gradcheck.tracing.record import (
+    CodeRecord,
+    DerivativeCall,
+    HostRead,
+    RecordedEvent,
+    RecordedOperation,
+    TapeChange,
+    WatchEvent,
+    key,
+)
 from gradcheck.tracing.user_code import Line, function_around, header, names_on, only_shown, statements_on
 
 Changed = Callable[[int, int], bool | None]
@@ -127,6 +136,15 @@ def dependency_path(
             needed -= states - {source}
         needed |= inputs
     return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips, captured)
+
+
+def path_of_values(record: CodeRecord, call: DerivativeCall, tensor: Any) -> DependencyPath:
+    """The path by the structure of the code alone: values pass all operations but those that read only shapes."""
+
+    def changed(number: int, output: int) -> bool | None:
+        return False if record.operations[number].name in OF_SHAPES else None
+
+    return dependency_path(record.before(call), call.targets, tensor, changed)
 
 
 def _passed_over(custom: RecordedOperation, before: Sequence[RecordedEvent]) -> bool:

@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.diagnosis.internal_errors import cause_searched, internal_errors_told
-from gradcheck.diagnosis.paths import dependency_path, differentiable, path_breaks
+from gradcheck.diagnosis.paths import differentiable, path_breaks, path_of_values
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 from gradcheck.tracing.call_source import call_source
-from gradcheck.tracing.kernels import OF_SHAPES, STOPPING
+from gradcheck.tracing.kernels import STOPPING
 from gradcheck.tracing.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.tracing.replay import replayed
 from gradcheck.tracing.user_code import Line, assignment_to, at, listed, mentions, quoted
@@ -57,12 +57,8 @@ def variable_name(variable: Any) -> str:
 def dependence(source: CallSource, subject: str = "the target") -> str:
     """Say that the target does not depend on a source, but on other variables; name earlier tensors that it reads.
 
-    Variables of the same shape, or of a similar name, come first. If the source does reach the target, through steps
-    that no perturbation crossed, name the first of these.
+    Variables of the same shape, or of a similar name, come first.
     """
-    step = step_between(source)
-    if step is not None:
-        return f"no perturbation that was tried changed {subject}: {step.name}{at(step.line)} lies between"
     variables, captured = _read(source)
     but = f", but on {listed(_first(variables))}" if variables else ""
     return "; ".join([f"{subject} does not depend on it{but}", *_copied(source), *captured[:NAMED]])
@@ -73,15 +69,14 @@ def step_between(source: CallSource) -> RecordedOperation | None:
 
     This follows the structure of the code; moves of the source are not considered.
     """
-    record, call = source.record, source.call
-    events = record.before(call)
-
-    def changed(number: int, output: int) -> bool | None:
-        return False if record.operations[number].name in OF_SHAPES else None
-
-    path = dependency_path(events, call.targets, source.tensor, changed)
-    steps = (found.operation for found in path_breaks(events, path, None))
+    path = path_of_values(source.record, source.call, source.tensor)
+    steps = (found.operation for found in path_breaks(source.record.before(source.call), path, None))
     return next((one for one in steps if not one.states_written and one.name not in STOPPING), None)
+
+
+def not_crossed(step: RecordedOperation, subject: str = "the target") -> str:
+    """Say that no move of a source crossed the step between it and the target."""
+    return f"no perturbation that was tried changed {subject}: {step.name}{at(step.line)} lies between"
 
 
 def _copied(source: CallSource) -> list[str]:
@@ -143,7 +138,8 @@ def unconnected_notes(
             if record is not None and calls:
                 with cause_searched():
                     source = call_source(record, (own or calls)[-1], variable, variable_name(variable))
-                    text = dependence(source, subject)
+                    step = step_between(source)
+                    text = dependence(source, subject) if step is None else not_crossed(step, subject)
             notes.append(UNCONNECTED.format(name, text))
     return [*notes, *internal]
 
