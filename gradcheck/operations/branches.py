@@ -27,6 +27,7 @@ from gradcheck.operations.nn import per_channel
 from gradcheck.operations.shapes import alike, at_least, nonempty_matrix, vector
 from gradcheck.operations.sparse import compressed, compressed_matrix
 from gradcheck.operations.spec import BOOL, POSITIVE, REALS, Interval, Rule, Shapes
+from gradcheck.operations.special_sets import SINGLE_BAND
 
 _plain = partial(operation, modes=())
 
@@ -256,6 +257,7 @@ BRANCHES = (
         when=lambda shape: shape[-2] == 1 < shape[-1],
         others=right_sides_of_bands,
         starts=((1, 2), (1, 3), (2, 1, 2)),
+        special=(SINGLE_BAND,),
         reference=lambda x, y, **_: y / tf.linalg.matrix_transpose(x),
         lower=BOOL,
         adjoint=BOOL,

@@ -103,6 +103,7 @@ CONSTANT_ROW_OR_COLUMN = SpecialSet(
     "constant row or column", lambda x: any(_constant(x, axis) or _null(x, axis) for axis in (-1, -2))
 )
 SCALAR_FACTOR = SpecialSet("scalar in argument 1", lambda x: x.ndim == 0, (1,))
+SINGLE_BAND = SpecialSet("a single band", lambda x: x.shape[-2] == 1)
 SEVERAL_ALONG_EACH = SpecialSet("several elements along each axis", lambda x: min(x.shape, default=2) > 1)
 
 

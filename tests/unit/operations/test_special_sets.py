@@ -42,6 +42,8 @@ SETS: list[tuple[str, str, tuple[Any, ...], dict[str, Any], bool]] = [
     ("reduce_prod", "one or two zeros among several", ([[0.0, 1.0, 2.0]],), {"axis": (0, 1)}, True),
     ("reduce_prod", "one or two zeros among several", ([[0.0, 1.0, 2.0]],), {"axis": 0}, False),
     ("reduce_prod", "one or two zeros among several", ([0.0, 0.0, 0.0],), {"axis": None}, False),
+    ("banded_triangular_solve_of_one", "a single band", ([[1.0, 2.0]], [[1.0], [1.0]]), {}, True),
+    ("banded_triangular_solve_of_one", "a single band", ([[1.0, 2.0], [0.0, 1.0]], [[1.0], [1.0]]), {}, False),
     ("norm", "zero vector", (0.0,), {"axis": -1}, True),
     ("norm", "zero vector", ([[0.0], [1.0]],), {"axis": 0}, False),
     ("max_pool3d", "largest twice in a window", (of_planes([[1.0, 2.0, 0.0], [2.0, 0.0, 0.0]]),), {}, True),
