@@ -27,6 +27,8 @@ from gradcheck.typing import Array
 
 STEP = 2.0**-10
 SAME = 1e-9
+AT_ONCE = 256
+"""The entries of a derivative that are evaluated as one batch, so that a large one does not fill the memory."""
 
 
 def problem_of(example: Example) -> GraphProblem:
@@ -60,14 +62,16 @@ def differences(example: Example, *, step: float = STEP) -> list[Array]:
     def value(points: Array) -> Array:
         return problem.values(points)[:, 0]
 
-    def quotient(unit: Array, h: float) -> Array:
+    def quotients(units: Array, h: float) -> Array:
         def slopes(points: Array) -> Array:
-            return np.stack([difference_quotient(value, moved, problem.direction, h) for moved in points])
+            return difference_quotient(value, points, problem.direction, h)
 
-        return difference_quotient(value if example.order == 1 else slopes, problem.point, unit, h)
+        return difference_quotient(value if example.order == 1 else slopes, problem.point, units, h)
 
-    entries = [(4 * quotient(unit, step / 2) - quotient(unit, step)) / 3 for unit in np.eye(problem.point.size)]
-    return split_coordinates(np.array(entries), example.graph.inputs)
+    size = problem.point.size
+    blocks = np.array_split(np.eye(size), size // AT_ONCE + 1)
+    entries = [(4 * quotients(units, step / 2) - quotients(units, step)) / 3 for units in blocks]
+    return split_coordinates(np.concatenate(entries), example.graph.inputs)
 
 
 def values(parts: Sequence[Array | None]) -> DerivativeValues:

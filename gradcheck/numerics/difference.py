@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -214,20 +215,22 @@ def second_difference(sample: Sample, first: Estimate | None = None, rounding: R
 
 
 def difference_quotient(f: Callable[[Array], Array], x: Array, direction: Array, step: float | Array) -> Array:
-    """The plain central difference (f(x + h d) - f(x - h d)) / 2h along a direction; it carries no error bound.
+    """The plain central differences (f(x + h d) - f(x - h d)) / 2h along directions; they carry no error bound.
 
     For tables, drawings and scripts, which show what a reader would compute by hand; `first_difference` decides. `f`
-    maps points (p, n) to values (p, ...) and is called once; `x` and the `direction` d are (n,). The result has the
-    shape (...) for a single `step` h, (s, ...) for steps (s,).
+    maps points (p, n) to values (p, ...) and is called once. Points `x` (..., n), directions d (..., n) and steps h
+    (...) broadcast; the result has their shape before that of a value.
 
     >>> import numpy as np
     >>> print(difference_quotient(lambda x: x**2, np.array([3.0]), np.array([1.0]), 2.0**-10))
     [6.]
     """
-    steps = np.atleast_1d(np.asarray(step, dtype=np.float64))
-    moves = steps[:, None] * direction
-    values = np.asarray(f(np.concatenate([x + moves, x - moves])))
-    widths = steps.reshape(-1, *[1] * (values.ndim - 1))
+    steps = np.asarray(step, dtype=np.float64)
+    moves = steps[..., None] * direction
+    sides = np.stack([x + moves, x - moves])
+    _, *shape, size = sides.shape
+    values = np.asarray(f(sides.reshape(2 * math.prod(shape), size)))
+    ahead, behind = values.reshape(2, *shape, *values.shape[1:])
+    widths = 2 * np.broadcast_to(steps, shape)
     with np.errstate(invalid="ignore", over="ignore"):
-        quotients: Array = (values[: len(steps)] - values[len(steps) :]) / (2 * widths)
-    return quotients if np.ndim(step) else quotients[0]
+        return np.asarray((ahead - behind) / widths.reshape(*shape, *[1] * (values.ndim - 1)))

@@ -190,13 +190,16 @@ def test_digits_lost_in_wide_stairs_are_noise(x: float) -> None:
     assert abs(estimate.value[0, 0] - true) <= estimate.bound[0, 0]
 
 
-def test_the_plain_quotient_at_one_step_and_at_several() -> None:
+def test_the_plain_quotient_at_one_step_at_several_along_lines_and_at_points() -> None:
     def f(points: Array) -> Array:
         return np.stack([points[:, 0] ** 2, points[:, 0] * points[:, 1]], axis=1)
 
     x, direction = np.array([3.0, 5.0]), np.array([1.0, 2.0])
     np.testing.assert_allclose(difference_quotient(f, x, direction, 0.5), [6.0, 11.0])
     np.testing.assert_allclose(difference_quotient(f, x, direction, np.array([0.5, 0.25])), [[6.0, 11.0]] * 2)
+    np.testing.assert_allclose(difference_quotient(f, x, np.eye(2), 0.5), [[6.0, 5.0], [0.0, 3.0]])
+    np.testing.assert_allclose(difference_quotient(f, np.stack([x, -x]), direction, 0.5), [[6.0, 11.0], [-6.0, -11.0]])
+    assert difference_quotient(np.sin, np.zeros(0), np.eye(0), 0.5).shape == (0, 0)
     np.testing.assert_allclose(difference_quotient(np.sin, np.zeros(1), np.ones(1), 0.5), [2 * np.sin(0.5)])
 
 
