@@ -7,7 +7,6 @@ are broken where it stands take care of themselves.
 from __future__ import annotations
 
 import ast
-import copy
 import dis
 import inspect
 import linecache
@@ -124,8 +123,17 @@ def _call(function: Formula, arguments: Sequence[ast.expr], keywords: Sequence[a
         return ast.Call(ast.Name(function.__name__), list(arguments), list(keywords))
     given = inspect.signature(function).bind(*arguments, **{str(one.arg): one.value for one in keywords})
     given.apply_defaults()  # an empty dictionary for `**ways`, where nothing is left for it
-    body: ast.expr = _WrittenOut(given.arguments, _variables(function)).visit(copy.deepcopy(node_of(function).body))
+    body: ast.expr = _WrittenOut(given.arguments, _variables(function)).visit(_copied(node_of(function).body))
     return body
+
+
+def _copied(node: ast.expr) -> ast.expr:
+    """A copy that may be changed: its text, parsed.
+
+    All trees share the object that is a name's context, on which `executing` leaves a parent, so that copy.deepcopy
+    would follow it into the module that was looked at last (findings/copies_of_trees_after_executing.sh).
+    """
+    return ast.parse(ast.unparse(node), mode="eval").body
 
 
 def _literal(value: Any) -> ast.expr:
