@@ -13,6 +13,7 @@ import linecache
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from types import CodeType
 from typing import Any
 
@@ -43,6 +44,7 @@ def texts_of(function: Formula) -> Iterator[str]:
         yield ast.unparse(node_of(each)) if _is_lambda(each) else _definition(each)
 
 
+@cache
 def _definition(function: Formula) -> str:
     lines = source_of(function.__code__.co_filename).splitlines(keepends=True)
     return "".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))
@@ -111,11 +113,11 @@ def _variables(function: Formula) -> Mapping[str, Any]:
     return {**function.__globals__, **{name: cell.cell_contents for name, cell in enclosing}}
 
 
-def _globals_read(code: CodeType) -> Iterator[str]:
-    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _globals_read(inner)
+@cache
+def _globals_read(code: CodeType) -> tuple[str, ...]:
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    own = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    return (*own, *chain.from_iterable(map(_globals_read, inner)))
 
 
 def _call(function: Formula, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> ast.expr:

@@ -30,10 +30,13 @@ def issue_text(
     )
 
 
-def issue_of(record: Known, environment: Environment | None = None) -> str:
-    """The text of an issue about a known defect: what is given, what is right and how that is known, a script."""
+def issue_of(record: Known, environment: Environment | None = None, *, script: str | None = None) -> str:
+    """The text of an issue about a known defect: what is given, what is right and how that is known, a script.
+
+    `script` is the record's own, if that was made before.
+    """
     behaviour = record.by_kind(_behaviour, _behaviour_of_tape)
-    return issue_text(record.title, behaviour, record.by_kind(script_of, script_of_tape), environment)
+    return issue_text(record.title, behaviour, script or record.by_kind(script_of, script_of_tape), environment)
 
 
 def script_of(defect: Defect) -> str:

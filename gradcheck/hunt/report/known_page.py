@@ -132,7 +132,7 @@ def _instead(record: Known) -> str:
 def shared_parts(texts: Iterable[str]) -> dict[str, str]:
     """The long parts that several texts have, and runs of such parts, by the names under which each is on the page."""
     texts = list(texts)
-    parts = _repeated(part for text in texts for part in set(BETWEEN.split(text)) if len(part) > LONG)
+    parts = _repeated(part for text in texts for part in dict.fromkeys(BETWEEN.split(text)) if len(part) > LONG)
     runs = _repeated(run for text in texts for run in _runs(text, parts) if BETWEEN.search(run.strip()))
     return {part: f"part-{number}" for number, part in enumerate([*parts, *runs], 1)}
 
@@ -175,7 +175,7 @@ def entry(record: Known) -> KnownEntry:
 def _of_tape_defect(record: TapeDefect) -> KnownEntry:
     script = script_of_tape(record)
     rows = ((record.derivative, shown(record.given), shown(record.documented)),)
-    return KnownEntry(record, script, rows, script, _around(script, issue_of(record)), 0, "")
+    return KnownEntry(record, script, rows, script, _around(script, issue_of(record, script=script)), 0, "")
 
 
 def _of_defect(record: Defect) -> KnownEntry:
@@ -187,7 +187,7 @@ def _of_defect(record: Defect) -> KnownEntry:
     uses = common().get(named(record), 0)
     values = tuple(_values(names, record.wrong, record.right, record.kind))
     script = script_of(record)
-    issue = _around(script, issue_of(record))
+    issue = _around(script, issue_of(record, script=script))
     return KnownEntry(record, "\n".join([*given, *call]), values, script, issue, uses, taken)
 
 

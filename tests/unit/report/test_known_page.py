@@ -58,6 +58,11 @@ def test_what_several_scripts_have_is_there_once() -> None:
     assert found.count("def difference(i, element, unit):") < len(entries)
 
 
+def test_parts_are_numbered_as_they_come_so_that_a_page_is_the_same_in_every_process() -> None:
+    texts = ["\n\n".join(letter * 99 for letter in letters) for letters in ("abcdef", "gcahbd")]
+    assert [part[0] for part in page.shared_parts(texts)] == ["a", "b", "c", "d"]
+
+
 @pytest.mark.sliced
 def test_the_worst_and_most_common_come_first() -> None:
     told = {"cumprod-zero-order1", "bessel_i1-zero-order1", "pfor-roll-order1"}
