@@ -12,6 +12,7 @@ from gradcheck.defects import known
 from gradcheck.defects.causes import SHAREABLE
 from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.hunt import known_graphs
+from gradcheck.operations.catalogue import CATALOGUE
 
 COMMITTED = Path(__file__).parents[1] / "reports" / "known"
 RECORDS = known.records(COMMITTED, known_graphs.check)
@@ -52,19 +53,26 @@ def copied(folder: Path, record: str, **fields: Any) -> Path:
 
 
 def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequence[Defect]], list[Defect]]:
-    """Chooses records that together have each trait of any record; few, not the fewest, those of small graphs first."""
+    """Chooses records that together have each trait of any record; few, not the fewest, the cheap ones first.
+
+    Those are of small graphs; control flow is expensive, whose derivatives TensorFlow makes as functions.
+    """
 
     def chosen(defects: Sequence[Defect]) -> list[Defect]:
         of = {one.name: {*traits(one)} for one in defects}
-        small_first = sorted(defects, key=lambda one: (len(one.graph.nodes), _elements(one), one.name))
+        cheap_first = sorted(defects, key=lambda one: (_branches(one), len(one.graph.nodes), _elements(one), one.name))
         left, found = set().union(*of.values()), []
         while left:
-            best = max(small_first, key=lambda one: len(of[one.name] & left))  # the first of the best
+            best = max(cheap_first, key=lambda one: len(of[one.name] & left))  # the first of the best
             found.append(best)
             left -= of[best.name]
         return found
 
     return chosen
+
+
+def _branches(defect: Defect) -> bool:
+    return any(CATALOGUE[node.op].family == "control flow" for node in defect.graph.nodes)
 
 
 def _elements(defect: Defect) -> int:
