@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +22,8 @@ collect_ignore = ["thirdparty"]
 
 SLOW = {"reliability", "packaging"}
 SETTINGS = "_hypothesis_internal_use_settings"
+ALLOCATIONS = 50_000
+"""Objects between two collections of garbage: by default 700, and each walks through much that is no garbage (4 %)."""
 
 profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
@@ -32,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets fixed examples, unless the options ask for a hunt, and makes internal errors raise."""
+    """Sets fixed examples, unless the options ask for a hunt; internal errors raise, and garbage waits."""
     internal_errors.raised = True
+    gc.set_threshold(ALLOCATIONS, *gc.get_threshold()[1:])
     config.addinivalue_line(
         "markers", f"{slices.SLICED}: the test command takes a share of the cases, --exhaustive all"
     )
