@@ -148,7 +148,8 @@ class StepRunner:
         """
         python = self._put_back() if restore_python else PythonState(self.step, generators_only=True)
         before = tuple(variable.numpy() for variable in self.variables)
-        drawing, first = generators(), self._changed is None
+        first = self._changed is None
+        drawing = generators() if first else []
         try:
             with state_restored() as snapshot, self._guard.active(), self._recorder.recording() as recording:
                 with self._environment(before):
