@@ -182,7 +182,7 @@ def test_a_page_that_cannot_be_made_costs_no_other_file(tmp_path: Path, monkeypa
 def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path) -> None:
     reasons = [letter * 5000 for letter in "abcd"]
     found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
-    threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]
+    threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(4)]) for one in found]
     for thread in threads:
         thread.start()
     for thread in threads:
