@@ -104,6 +104,26 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("form", "off", "draws"),
+    [(None, 5e-8, 4 + 8 + 8), (None, 5e-7, 4), ("float64", 5e-6, 4 + 8 + 8), ("float64", 5e-5, 4)],
+)
+def test_what_is_too_far_off_for_its_rounding_and_what_is_lost_needs_no_neighbours(
+    form: Any, off: float, draws: int
+) -> None:
+    """Values that move by 1e-8, and are off alike at all neighbours; with a float64 form, more may be granted."""
+    taken = []
+
+    def derivative(*_: Any) -> Any:
+        taken.append(1)
+        return (1.0 + off + 1e-8 * (len(taken) % 2)) * ONE
+
+    problem: Any = SimpleNamespace(in_float64=form, point=np.zeros(1), precision=2.0**-53, perturbed=lambda _: problem)
+    own = OwnRounding(Neighbourhood(problem, derivative), (1.0 + off) * ONE, 1e-16 * ONE)
+    assert own.beside(ONE, ONE) == pytest.approx(1e-8, rel=1e-3)
+    assert len(taken) == draws
+
+
+@pytest.mark.parametrize(
     ("off", "conclusive", "moved", "draws"),
     [
         (5e-9, True, lambda draw: 1e-7 * draw, 1),
