@@ -7,7 +7,7 @@ TensorFlow sees no connection, stays None.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -241,6 +241,20 @@ class WrongShapeError(Exception):
     def __init__(self, source: str, given: str, expected: str) -> None:
         super().__init__(f"the derivative with respect to {source} is {given}; its source is {expected}")
         self.source = source
+
+
+@contextmanager
+def wrong_shape_first(gradient: Callable[[], object]) -> Iterator[None]:
+    """Raise the WrongShapeError of a gradient where its derivative, taken in the block, raises DerivativeRaisedError.
+
+    No direction fits such a gradient, which the error of TensorFlow does not say.
+    """
+    try:
+        yield
+    except DerivativeRaisedError:
+        with suppress(DerivativeRaisedError):
+            gradient()
+        raise
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from gradcheck.autodiff.reverse import (
     seen,
     together_or_each,
     watched,
+    wrong_shape_first,
 )
 from gradcheck.autodiff.sources import Source
 from gradcheck.graph import Graph, coordinates_of, split_coordinates
@@ -365,7 +366,7 @@ class GraphProblem(Problem):
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         given = [self._weight(cotangent)], [self.tensors(row) for row in directions]
         try:
-            with self._by_itself():
+            with self._first_of_right_shape(cotangent, point), self._by_itself():
                 gradient, products = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
             return gradient_matrix([gradient], self.sources), gradient_matrix(products, self.sources)
         except FAILURES:
@@ -373,6 +374,11 @@ class GraphProblem(Problem):
                 raise
             n = self.point.size
             return Gradients.undefined(1, n), Gradients.undefined(len(directions), n)
+
+    def _first_of_right_shape(self, cotangent: Array, point: Array | None) -> AbstractContextManager[None]:
+        """A context in which a second derivative raises WrongShapeError where the mode's first one does."""
+        has_first = self._on_trial(point) and 1 in self.mode.orders
+        return wrong_shape_first(lambda: self.gradients(cotangent[None, :])) if has_first else nullcontext()
 
     def forward(self, inputs: Sequence[Any]) -> list[Any]:
         """The output for tensors of the inputs, as the one item of a list."""

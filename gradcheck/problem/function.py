@@ -22,6 +22,7 @@ from gradcheck.autodiff.reverse import (
     pullbacks,
     second_pullbacks,
     seen,
+    wrong_shape_first,
 )
 from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.numerics.probing import FEW_INPUTS
@@ -363,15 +364,14 @@ class Function(Problem):
 
         def rows(tensors: Tensors) -> list[Tensors]:
             gradient, taken = second_pullbacks(self.call, tensors, weight, vectors)
-            if point is None and self.wide is None and self._moves_inside:  # it is large, and asked for again
-                kept = partial(self._coordinates_of, connected(gradient, tensors))
-                self._remembered.table(cotangent.tobytes(), self.point[None, :], kept)
+            if point is None:  # a gradient of another shape may broadcast against a direction
+                first = gradient_matrix([gradient], self.sources).values
+                if self.wide is None and self._moves_inside:  # it is large, and asked for again
+                    self._remembered.table(cotangent.tobytes(), self.point[None, :], lambda: first)
             return taken
 
-        return self._taken(point, len(vectors), rows)
-
-    def _coordinates_of(self, gradient: Tensors) -> Array:
-        return gradient_matrix([gradient], self.sources).values
+        with wrong_shape_first(lambda: self.gradients(cotangent[None, :], point)):
+            return self._taken(point, len(vectors), rows)
 
     def rounded(self, point: Array) -> Array:
         pairs = zip(self.parts, self.sources, strict=True)

@@ -38,10 +38,13 @@ def test_differences_of_samples_follow_the_distribution_function() -> None:
     assert slope == pytest.approx(given, rel=1e-6)
 
 
-def test_a_derivative_of_another_shape_is_refused() -> None:
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_derivative_of_another_shape_is_refused(order: int) -> None:
+    """At order 2 no direction fits the first one, of which TensorFlow would raise something else."""
     graph = Graph((Input((3,), (3.0, 1.0, 2.0)),), (Node.of("isotonic_regression", 0, decreasing=True),))
+    direction = (literal([1.0, 0.5, 0.25]),) * (order - 1)
     with pytest.raises(WrongShapeError, match=r"of shape \(3, 1\); its source is of shape \(3,\)"):
-        derivative(Example(graph, 1, literal([1.0, 2.0, 4.0])))
+        derivative(Example(graph, order, literal([1.0, 2.0, 4.0]), direction))
 
 
 def test_an_input_without_elements_has_a_derivative_without_elements() -> None:
