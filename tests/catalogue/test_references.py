@@ -318,7 +318,6 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_in_layout": batch_norm,
     "batch_norm_grad": batch_norm_back,
     "batch_norm_grad_of_itself": lambda x, scale: batch_norm_back(x, scale, x, 0),
-    "banded_triangular_solve_of_one": lambda x, y, **_: y / np.swapaxes(x, -1, -2),
     "batch_norm_grad_frozen": frozen_batch_norm_back,
     "batch_norm_grad_v1": batch_norm_back,
     "batch_norm_grad_v2": batch_norm_back,
