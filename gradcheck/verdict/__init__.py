@@ -56,8 +56,6 @@ measured_rounding.NEAR             2.0**-8   share of the point   neighbours tha
     decisions/test_low_precision.py::test_an_error_of_the_low_precision_formula_is_no_rounding
 measured_rounding.NEIGHBOURS       6         points               lost digits that few neighbours do not show
     unit/verdict/test_terms.py::test_digits_that_one_of_six_neighbours_shows_are_lost
-measured_rounding.BESIDE_LOST      100.0     roundings            asking neighbours where no rounding can decide
-    unit/verdict/test_terms.py::test_what_is_too_far_off_for_its_rounding_and_what_is_lost_needs_no_neighbours
 measured_rounding.HELD             2.0**-6   share of a value     taking another branch at a tie for the same one
     decisions/test_graphs.py::test_what_single_precision_loses_at_a_tie_is_no_mismatch_and_a_wrong_slope_is
 probe_pairs.SMALL                  24        coordinates          paying for axes of large functions

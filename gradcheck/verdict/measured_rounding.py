@@ -48,10 +48,6 @@ NEIGHBOURS = 6
 TOGETHER = (1, 2)
 """Units in the last place by which all coordinates move alike, on either side."""
 
-BESIDE_LOST = 100.0
-"""With a float64 form, more than the rounding is granted: what low precision loses. Beside an excuse of that size, a
-rounding that is this many times smaller does not count."""
-
 HELD = 2.0**-6
 """A value that moves by no more than this share of itself is still on the same side of all ties."""
 
@@ -296,8 +292,9 @@ class OwnRounding:
             outside = np.where(counts, _outside(self.autodiff, low, high), 0.0)
             moved = self.moved(outside)
             rounding = np.maximum(self.granted, moved)
-            # Values that are too far off for any excuse need no neighbours.
-            share = 1.0 if self.around.problem.in_float64 is None else BESIDE_LOST
+            # Values that are too far off for any excuse need no neighbours. With a float64 form, more is granted, which
+            # low precision loses: beside an excuse of that size, a rounding of a hundredth does not count.
+            share = 1.0 if self.around.problem.in_float64 is None else EXCLUSION**2
             within = outside <= EXCLUSION * (share * rounding + (high - low))
             excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)
             if not excused.any():
