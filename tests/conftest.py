@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
@@ -46,12 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(profile)
     slices.exhaustively = config.getoption("--exhaustive")
     slices.whole = slices.exhaustively or profile != profiles.TESTS
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """One worker more than there are cores, since some tests wait for processes that they start; a hunt never waits."""
-    return None if config.getoption("--gradcheck-minutes", None) else (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
