@@ -16,6 +16,7 @@ import gradcheck
 from gradcheck import assert_close, assert_step, check
 from gradcheck.diagnosis.jumps import changes_in_jumps, notes_on_jumps
 from gradcheck.progress import LongCheck
+from tests import slices
 
 GENERATOR = np.random.default_rng(0)
 X, Y = GENERATOR.normal(size=(8, 4)), GENERATOR.normal(size=(8, 1))
@@ -61,7 +62,7 @@ def test_a_step_names_what_it_never_trains(name: str) -> None:
     assert one.filename == __file__
 
 
-@pytest.mark.parametrize("name", MIDDLES)
+@slices.parametrized("name", MIDDLES, slices.every(3))
 def test_a_check_of_a_model_names_them_too(name: str) -> None:
     middle, operation = MIDDLES[name]
     model = Model(middle)

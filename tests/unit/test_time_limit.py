@@ -129,7 +129,7 @@ def test_a_search_that_ended_early_names_the_option(limit: Limit) -> None:
     limit(10**6)
     f, told = lambda x: tf.reduce_sum(tf.exp(tripled(x)) ** 2), set()
     whole = evaluations(lambda: gradcheck.check(f, [1.0, 2.0], seconds=2))
-    for after in range(whole - 1, 0, -max(1, whole // 20)):
+    for after in range(whole - 1, 0, -max(1, whole // 10)):
         limit(after)
         for finding in gradcheck.check(f, [1.0, 2.0], seconds=2).findings:
             if finding.diagnosis is not None and "seconds=" in finding.diagnosis.evidence:
