@@ -198,6 +198,7 @@ DEFINED_BEYOND = {
         *("circulant_operator", "circulant_operator_measure", "circulant_2d_operator"),
         *("circulant_2d_operator_measure", "circulant_3d_operator", "circulant_3d_operator_measure"),
     ),
+    "bands as they are, of which others make ill-conditioned matrices": ("banded_triangular_solve_of_rows",),
     "what is meant by concentrations is positive": ("lbeta",),
     "shares and probabilities, beyond which the loss is cut off or means nothing": (
         *("keras_kl_divergence", "keras_binary_crossentropy", "keras_binary_focal_crossentropy"),

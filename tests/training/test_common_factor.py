@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,9 +12,8 @@ import tensorflow as tf
 
 from gradcheck import GradientMismatch, assert_step
 from gradcheck.result import Cause, Diagnosis
-from gradcheck.training.common_factor import MULTIPLE, PASSES, REPLICAS, REWARD, SCALED, UNCHANGED
+from gradcheck.training.common_factor import MULTIPLE, PASSES, REWARD, SCALED, UNCHANGED
 
-HERE = Path(__file__).parent
 BATCH = tf.constant([[0.5, 1.0, 0.2], [-1.0, 0.25, 0.4], [2.0, 0.5, -1.0], [0.1, -1.0, 0.3]], tf.float64)
 Step = Callable[..., Any]
 
@@ -49,25 +45,6 @@ def evidence(step: Step, *inputs: Any, **arguments: Any) -> tuple[str, str]:
 
 def errors(batch: Any, w: Any, b: Any) -> Any:
     return (tf.tanh(batch[:, :2] @ w + b) - batch[:, 2:]) ** 2
-
-
-def test_replicas() -> None:
-    """Runs in a fresh process: the devices have to be configured before TensorFlow starts."""
-    script = [sys.executable, str(HERE / "summed_replicas.py")]
-    run = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr[-2000:]
-    twice = "all gradients are 2 times the right ones"
-    summed = (
-        f"{twice}, as many as there are replicas: their 2 gradients are summed, the loss is their mean -> {REPLICAS}"
-    )
-    assert run.stdout.splitlines() == [
-        *[summed] * 3,
-        "all gradients are 0.5 times the right ones, one part in 2, as there are replicas: their gradients are "
-        f"averaged, the loss is their sum -> {REPLICAS}",
-        *["agree"] * 3,
-        f"{twice}; the sum of the 2 gradients that its tapes took is right, and was multiplied -> "
-        f"{UNCHANGED.format(total='sum')}",
-    ]
 
 
 def accumulating(w: tf.Variable, b: tf.Variable, share: float, of_loss: float, *, later: float = 1.0) -> Step:

@@ -34,8 +34,7 @@ def test_a_model_that_returns_a_dict_is_seen_as_sharply_as_without_a_scale() -> 
     assert seen[1] == pytest.approx(seen[0], rel=0.1)
 
 
-@pytest.mark.parametrize("forgotten", [1, 2])
-@pytest.mark.parametrize("coupled", [False, True])
+@slices.parametrized(("forgotten", "coupled"), product((1, 2), (False, True)), lambda _: [(1, True), (2, False)])
 def test_of_several_losses_the_one_that_is_not_scaled_is_named(forgotten: int, coupled: bool) -> None:
     """The losses before it are computed in runs that end with their own tapes; it may depend on what they moved."""
     weights = [tf.Variable([size, 2 * size]) for size in (0.5, 0.7, 0.9)]

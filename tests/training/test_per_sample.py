@@ -1,10 +1,7 @@
-"""Gradients of single samples: C3 minibatches, C4 samples of different sizes, C5 replicas and processes."""
+"""Gradients of single samples: C3 minibatches, C4 samples of different sizes, C5 processes."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,6 @@ from gradcheck import assert_step
 from tests import slices
 from tests.training import processes
 
-HERE = Path(__file__).parent
 numbers = st.floats(-2, 2, allow_subnormal=False)
 samples = st.tuples(numbers, numbers)
 
@@ -91,18 +87,6 @@ def test_c4_samples_that_cannot_be_stacked(weights: tf.Variable, traced: bool) -
     result = assert_step(tf.function(summed) if traced else summed, weights, batch, variables=[weights])
     assert str(result).startswith("gradcheck: agree\norder 1: agree (2 compared, 0 inconclusive)\n")
     assert result.resolution[1] < 1e-9
-
-
-def test_c5_gradients_from_replicas() -> None:
-    """Runs in a fresh process: the devices have to be configured before TensorFlow starts."""
-    script = [sys.executable, str(HERE / "replicas.py")]
-    run = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.splitlines() == [
-        "agree",
-        "GradientWrongValue",
-        *["the step calls SGD inside of MirroredStrategy.run"] * 2,
-    ]
 
 
 @pytest.mark.exhaustive
