@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
@@ -33,6 +34,10 @@ VALUES = 1e-4
 
 ROUNDINGS = 32.0
 """Least relative tolerance of values in roundings of the mode's number type, which counts below float64."""
+
+OTHER_VALUES = "the function has other values in this mode"
+BESIDE = 2.0**-6
+"""What zeros are replaced by: a number of every number type, whose products are seen."""
 
 FEW = 8.0
 """As many roundings of the largest derivative, in the mode's number type, are no error of a smaller one."""
@@ -110,6 +115,7 @@ def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Chec
         result, tables = _in_sums(problem, order) or _beyond_rounding(problem, order, check_order(problem, order))
         if mode.number_type and result.verdict != Verdict.MISMATCH:
             return problem, (result, tables)
+        _refuse_other_values_beside(problem)
     except ModeUnavailableError as error:
         return problem, (undecided(order, Reason.CANNOT_RUN, str(error)), ())
     beside = check_order(plain, order)
@@ -193,11 +199,25 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
 
 def _refuse_other_values(problem: GraphProblem) -> None:
     """Raises ModeUnavailableError if the function's own values differ in the mode, as those of random numbers do."""
+    if _differ(problem, problem.point, problem.output):
+        raise ModeUnavailableError(OTHER_VALUES)
+
+
+def _refuse_other_values_beside(problem: GraphProblem) -> None:
+    """The same at a point where nothing is zero, which hides its factors; not if the function is not defined there."""
+    point, differ = np.where(problem.point == 0, BESIDE, problem.point), False
+    with suppress(tf.errors.OpError, ModeUnavailableError):
+        differ = not problem.point.all() and _differ(problem, point, problem.forward(problem.tensors(point))[0].numpy())
+    if differ:
+        raise ModeUnavailableError(OTHER_VALUES)
+
+
+def _differ(problem: GraphProblem, point: Array, expected: Array) -> bool:
+    """Whether the values at a point differ from the expected ones in the problem's mode."""
     with traced_anew():
-        (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
+        (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(point))
     near = max(VALUES, ROUNDINGS * problem.precision)
-    if not np.allclose(output.numpy(), problem.output, rtol=near, atol=near * problem.largest, equal_nan=True):
-        raise ModeUnavailableError("the function has other values in this mode")
+    return not np.allclose(output.numpy(), expected, rtol=near, atol=near * problem.largest, equal_nan=True)
 
 
 def _close(one: Array, other: Array, allowed: Array) -> bool:

@@ -186,6 +186,14 @@ def test_another_function_is_not_compared() -> None:
     assert result.notes == ("the function has other values in this mode",)
 
 
+def test_nor_is_one_whose_other_factors_are_hidden_by_zeros() -> None:
+    """Dropout drops other elements in float32 than in float64."""
+    graph = Graph((Input((8,), (0.0,) * 8),), (Node.of("stateless_dropout", 0, rate=0.5),))
+    result = trial.run(graph, (1,), mode=Mode("reverse", "in float32")).result.orders[1]
+    assert result.reasons == (Reason.CANNOT_RUN,)
+    assert result.notes == ("the function has other values in this mode",)
+
+
 def test_nothing_to_compare_agrees() -> None:
     graph = Graph((Input((0,), ()),), (Node.of("sin", 0),))
     assert trial.run(graph, (1,), mode=Mode("forward")).result.verdict == Verdict.AGREE
