@@ -142,7 +142,8 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     `begin` is called with the number of the visit before new ones are drawn. Hypothesis begins with the smallest
     example, which the second visit alone takes. With a `seed`, or derandomised, each visit draws from one of its own.
     """
-    from hypothesis import Phase, settings
+    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis.errors import Unsatisfiable
 
     visit, own = item.stash[VISIT], getattr(item.function, SETTINGS)
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
@@ -151,9 +152,14 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
         item.obj(**given)
     begin(visit.number)
-    chosen = settings(own, phases=new, max_examples=visit.examples + 1)
+    few = (*own.suppress_health_check, HealthCheck.filter_too_much)
+    chosen = settings(own, phases=new, max_examples=visit.examples + 1, suppress_health_check=few)
     repeats = seed or own.derandomize
-    with _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")):
+    # Of few examples all may lie in the regions of known defects, which the counts of the run show.
+    with (
+        suppress(Unsatisfiable),
+        _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")),
+    ):
         item.obj(**given)
 
 

@@ -29,7 +29,7 @@ TESTS = """
     import os
     import time
     import pytest
-    from hypothesis import given, settings, strategies as st
+    from hypothesis import given, reject, settings, strategies as st
     from gradcheck.hunt import monitor
 
     def cases(*given, **how):
@@ -40,6 +40,8 @@ TESTS = """
             file.write(f"{text} {example}" + chr(10))
 
     def examine(text, example):
+        if text == os.environ.get("REJECTS"):
+            reject()
         if not monitor.current().passes_over(example):
             tell(text, example)
             with open("visits", "a") as file:
@@ -117,6 +119,14 @@ def test_the_first_example_is_not_the_smallest_and_the_second_visit_takes_that(p
         assert examples[1] == 0
         assert 0 not in examples[2:]
         assert len(set(examples)) >= 6
+
+
+def test_a_visit_whose_few_examples_are_all_rejected_is_no_failure(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REJECTS", "sin2")
+    assert (FIRST | SECOND) - {name for name, _ in hunt(pytester)} == {"sin2"}
+    assert run_here(pytester, "--gradcheck-minutes=1").parseoutcomes().keys() == {"passed"}
 
 
 def test_a_test_is_told_the_number_of_its_visit(pytester: pytest.Pytester) -> None:
