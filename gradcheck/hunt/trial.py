@@ -37,7 +37,7 @@ ROUNDINGS = 32.0
 
 OTHER_VALUES = "the function has other values in this mode"
 BESIDE = 2.0**-6
-"""What zeros are replaced by: a number of every number type, whose products are seen."""
+"""Replaces zeros; exact in every number type."""
 
 FEW = 8.0
 """As many roundings of the largest derivative, in the mode's number type, are no error of a smaller one."""
@@ -204,10 +204,14 @@ def _refuse_other_values(problem: GraphProblem) -> None:
 
 
 def _refuse_other_values_beside(problem: GraphProblem) -> None:
-    """The same at a point where nothing is zero, which hides its factors; not if the function is not defined there."""
-    point, differ = np.where(problem.point == 0, BESIDE, problem.point), False
-    with suppress(tf.errors.OpError, ModeUnavailableError):
-        differ = not problem.point.all() and _differ(problem, point, problem.forward(problem.tensors(point))[0].numpy())
+    """The same at a point without zeros, which hide their factors; not if the function is not defined there."""
+    if problem.point.all():
+        return
+    point = np.where(problem.point == 0, BESIDE, problem.point)
+    try:
+        differ = _differ(problem, point, problem.forward(problem.tensors(point))[0].numpy())
+    except (tf.errors.OpError, ModeUnavailableError):
+        return
     if differ:
         raise ModeUnavailableError(OTHER_VALUES)
 

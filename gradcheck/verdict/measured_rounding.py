@@ -292,8 +292,8 @@ class OwnRounding:
             outside = np.where(counts, _outside(self.autodiff, low, high), 0.0)
             moved = self.moved(outside)
             rounding = np.maximum(self.granted, moved)
-            # Values that are too far off for any excuse need no neighbours. With a float64 form, more is granted, which
-            # low precision loses: beside an excuse of that size, a rounding of a hundredth does not count.
+            # Values that are too far off for any excuse need no neighbours. With a float64 form, what low precision
+            # loses is granted as well; beside an excuse of that size, a rounding of a hundredth does not count.
             share = 1.0 if self.around.problem.in_float64 is None else EXCLUSION**2
             within = outside <= EXCLUSION * (share * rounding + (high - low))
             excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)

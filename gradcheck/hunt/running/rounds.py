@@ -152,8 +152,8 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
         item.obj(**given)
     begin(visit.number)
-    few = (*own.suppress_health_check, HealthCheck.filter_too_much)
-    chosen = settings(own, phases=new, max_examples=visit.examples + 1, suppress_health_check=few)
+    unchecked = (*own.suppress_health_check, HealthCheck.filter_too_much)
+    chosen = settings(own, phases=new, max_examples=visit.examples + 1, suppress_health_check=unchecked)
     repeats = seed or own.derandomize
     # Of few examples all may lie in the regions of known defects, which the counts of the run show.
     with (
