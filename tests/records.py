@@ -60,7 +60,9 @@ def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequen
 
     def chosen(defects: Sequence[Defect]) -> list[Defect]:
         of = {one.name: {*traits(one)} for one in defects}
-        cheap_first = sorted(defects, key=lambda one: (_branches(one), len(one.graph.nodes), _elements(one), one.name))
+        cheap_first = sorted(
+            defects, key=lambda one: (_in_control_flow(one), len(one.graph.nodes), _elements(one), one.name)
+        )
         left, found = set().union(*of.values()), []
         while left:
             best = max(cheap_first, key=lambda one: len(of[one.name] & left))  # the first of the best
@@ -71,7 +73,7 @@ def covering(traits: Callable[[Defect], Iterable[Hashable]]) -> Callable[[Sequen
     return chosen
 
 
-def _branches(defect: Defect) -> bool:
+def _in_control_flow(defect: Defect) -> bool:
     return any(CATALOGUE[node.op].family == "control flow" for node in defect.graph.nodes)
 
 

@@ -77,7 +77,7 @@ def test_a_missing_reduction_over_a_broadcast_axis() -> None:
     assert "reduce over the axes" in str(caught.value)
     with pytest.raises(gradcheck.GradientWrongShape) as caught:
         assert_close(add, np.ones((2, 3)), x, order=2)
-    first, second = (one for one in caught.value.result.findings)  # type: ignore[union-attr]
+    first, second = caught.value.result.findings  # type: ignore[union-attr]
     assert (second.order, second.kind, second.reason) == (2, first.kind, first.reason)
 
 

@@ -62,7 +62,7 @@ def test_a_step_names_what_it_never_trains(name: str) -> None:
     assert one.filename == __file__
 
 
-@slices.parametrized("name", MIDDLES, lambda names: list(names)[1::2])
+@slices.parametrized("name", MIDDLES, lambda names: names[1::2])
 def test_a_check_of_a_model_names_them_too(name: str) -> None:
     middle, operation = MIDDLES[name]
     model = Model(middle)
