@@ -14,6 +14,7 @@ from gradcheck.operations.language import along_axis, operation, points_last, tf
 from gradcheck.operations.shapes import alike, axes, broadcasting, nonempty_matrix, vector
 from gradcheck.operations.spec import POSITIVE, Distances, Formula, Indices, Interval, OpSpec, Shapes
 from gradcheck.operations.special_sets import (
+    COUNTED_ROWS,
     EMPTY_SEGMENT,
     LONG_SEGMENT,
     LONG_SEGMENT_NOT_REAL,
@@ -321,7 +322,12 @@ SEGMENTS = (
         special=(EMPTY_SEGMENT,),
     ),
     _unsorted("sum", lambda x, ids, count: tf.math.unsorted_segment_sum(x, ids, count), "UnsortedSegmentSum"),
-    _unsorted("mean", lambda x, ids, count: tf.math.unsorted_segment_mean(x, ids, count), "UnsortedSegmentSum RealDiv"),
+    _unsorted(
+        "mean",
+        lambda x, ids, count: tf.math.unsorted_segment_mean(x, ids, count),
+        "UnsortedSegmentSum RealDiv",
+        special=COUNTED_ROWS,
+    ),
     _unsorted(
         "sqrt_n", lambda x, ids, count: tf.math.unsorted_segment_sqrt_n(x, ids, count), "UnsortedSegmentSum RealDiv"
     ),

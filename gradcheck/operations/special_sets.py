@@ -193,7 +193,7 @@ def _of_segments(holds: Callable[[Array], object]) -> Callable[..., bool]:
 
     def of(x: Array, *, ids: Any) -> bool:
         given = np.asarray(ids)
-        segments = (x[given == segment] for segment in np.unique(given))
+        segments = (x[given == segment] for segment in np.unique(given[given >= 0]))  # rows of none have a negative id
         return any(holds(segment.reshape(len(segment), -1).T) for segment in segments)
 
     return of
@@ -204,6 +204,10 @@ EMPTY_SEGMENT = SpecialSet(
 )
 TWO_ZEROS_IN_SEGMENT = SpecialSet(
     "two zeros in a segment", _of_segments(lambda rows: np.any(np.count_nonzero(rows == 0, axis=-1) == 2))
+)
+COUNTED_ROWS = tuple(
+    SpecialSet(f"more than {count} rows in a segment", _of_segments(lambda rows, count=count: rows.shape[-1] > count))
+    for count in (256, 2048)
 )
 LONG_SEGMENT = SpecialSet("several rows in a segment", _of_segments(lambda rows: rows.shape[-1] > 1))
 LONG_SEGMENT_NOT_REAL = SpecialSet(
