@@ -297,6 +297,19 @@ def graphs(
     return _drawn(containing, names + joins, order, max_nodes, known, number_type, large and number_type == "float64")
 
 
+def limits(*most: int, least: bool = False) -> st.SearchStrategy[int]:
+    """A limit for `max_nodes`, one of several; with `least` it is always the smallest of them.
+
+    It is drawn even so: an example that fails where graphs are small is the same example where any limit may be drawn.
+
+    >>> from hypothesis import find
+    >>> find(limits(8, 3, least=True), lambda limit: True)
+    3
+    """
+    drawn = st.sampled_from(most)
+    return drawn.filter(lambda one: one == min(most)) if least else drawn
+
+
 @st.composite
 def _drawn(
     draw: Draw,

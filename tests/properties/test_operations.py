@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from gradcheck.strategies.graphs import graphs
+from gradcheck.strategies.graphs import graphs, limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,13 +45,13 @@ def _examples(share: int) -> int:
     return max(1, settings().max_examples // share) if slices.whole else 1
 
 
-MOST, MOST_AT_FIRST = 8, 3
-"""The most nodes of a graph, and in a test's first visit, in which every operation is to have its turn soon."""
+SIZES = (8, 8, 8, 3)
+"""The most nodes of a graph; in a test's first visit the last of them, so that every operation has its turn soon."""
 
 
 def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any) -> None:
-    most = MOST_AT_FIRST if monitor.current().visit == 0 else MOST
     with drawing(operation, order, coverage):
+        most = data.draw(limits(*SIZES, least=monitor.current().visit == 0))
         graph = data.draw(graphs(containing=operation, order=order, max_nodes=most, known=known.excludes))
     examine(graph, order, coverage, operation=operation, lower=True)
 
@@ -110,11 +110,11 @@ def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data:
     ways, first = WAYS[operation], monitor.current().visit == 0
     mode, order = data.draw(st.sampled_from(ways).filter(monitor.current().in_turn(ways, gradcheck_coverage.looks)))
     # In a first visit, an expensive mode takes the operation alone, which it can also run more often.
-    alone = mode.number_type or mode.path == DEAREST or (first and mode not in LIGHT)
+    alone = mode.number_type or mode.path == DEAREST
     drawn = graphs(
         containing=operation,
         order=order,
-        max_nodes=1 if alone else 2,
+        max_nodes=1 if alone else data.draw(limits(2, 2, 2, 1, least=first and mode not in LIGHT)),
         known=partial(left_out_in, mode),
         number_type=mode.number_type or "float64",
         large=not mode.path.startswith("forward"),  # which would take each of thousands of coordinates by itself

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradcheck.strategies.graphs import graphs
-from hypothesis import find, settings
+from gradcheck.strategies.graphs import graphs, limits
+from hypothesis import Phase, find, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
 from hypothesis.errors import Unsatisfiable
 
 from gradcheck.graph import Graph, Input, Node
@@ -53,6 +54,29 @@ def test_three_nodes_in_a_row_are_no_more_than_three() -> None:
     graph = smallest(graphs(), lambda graph: len(graph.nodes) >= 3)
     assert len(graph.nodes) == 3
     assert graph.nodes[2].parents[0] == graph.size - 2
+
+
+def test_an_example_that_failed_as_a_small_graph_is_tried_again_where_graphs_may_be_larger() -> None:
+    kept, seen = InMemoryExampleDatabase(), []
+
+    def tried(least: bool, *phases: Phase) -> Graph:
+        @settings(QUIET, database=kept, phases=phases, max_examples=50)
+        @seed(20261121)
+        @given(st.data())
+        def test(data: Any) -> None:
+            seen.append(data.draw(graphs(containing="tan", max_nodes=data.draw(limits(8, 8, 3, least=least)))))
+            assert len(seen[-1].nodes) < 3
+
+        test.hypothesis.inner_test._hypothesis_internal_add_digest = b"the same test"  # type: ignore[attr-defined]
+        with pytest.raises(AssertionError):
+            test()
+        return seen[-1]
+
+    failed = tried(True, Phase.generate, Phase.shrink)
+    assert len(failed.nodes) == 3
+    seen.clear()
+    assert tried(False, Phase.reuse) == failed
+    assert seen[0] == failed
 
 
 @pytest.mark.sliced
