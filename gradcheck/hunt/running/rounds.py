@@ -137,7 +137,7 @@ def _shuffled(salt: str, name: str) -> int:
 
 
 def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
-    """Make a visit: examples that failed before are tried again, and then new ones are drawn.
+    """Make a visit: in the first one, examples that failed before are tried again; then new ones are drawn.
 
     `begin` is called with the number of the visit before new ones are drawn. Hypothesis begins with the smallest
     example, which the second visit alone takes. With a `seed`, or derandomised, each visit draws from one of its own.
@@ -145,22 +145,25 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.errors import Unsatisfiable
 
+    from gradcheck.hunt.running.failing_examples import FailingExamples
+
     visit, own = item.stash[VISIT], getattr(item.function, SETTINGS)
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    again = [phase for phase in own.phases if phase not in (Phase.generate, Phase.target)]
-    new = [phase for phase in own.phases if phase is not Phase.reuse]
-    with suppress(SkipTest), _used(item.function, settings(own, phases=again)):  # skipped where none has failed
-        item.obj(**given)
+
+    # Few examples, or one that failed before, may all lie in regions of known defects, which the run's counts show.
+    def run(chosen: settings, seed: int | str = "") -> None:
+        with suppress(Unsatisfiable), _used(item.function, chosen, seed):
+            item.obj(**given)
+
+    if visit.number == 0 and own.database is not None:
+        again = [phase for phase in own.phases if phase not in (Phase.generate, Phase.target)]
+        with suppress(SkipTest):  # where none has failed
+            run(settings(own, phases=again, database=FailingExamples(own.database)))
     begin(visit.number)
+    new = [phase for phase in own.phases if phase is not Phase.reuse]
     unchecked = (*own.suppress_health_check, HealthCheck.filter_too_much)
     chosen = settings(own, phases=new, max_examples=visit.examples + 1, suppress_health_check=unchecked)
-    repeats = seed or own.derandomize
-    # Of few examples all may lie in the regions of known defects, which the counts of the run show.
-    with (
-        suppress(Unsatisfiable),
-        _used(item.function, chosen, repeats and _shuffled(seed, f"{item.nodeid} {visit.number}")),
-    ):
-        item.obj(**given)
+    run(chosen, _shuffled(seed, f"{item.nodeid} {visit.number}") if seed or own.derandomize else "")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis.core
 import pytest
 
 from gradcheck.hunt.running.rounds import RAREST
@@ -29,7 +30,7 @@ TESTS = """
     import os
     import time
     import pytest
-    from hypothesis import given, reject, settings, strategies as st
+    from hypothesis import given, reject, settings, strategies as st, target
     from gradcheck.hunt import monitor
 
     def cases(*given, **how):
@@ -43,6 +44,7 @@ TESTS = """
         if text == os.environ.get("REJECTS"):
             reject()
         if not monitor.current().passes_over(example):
+            target(example)
             tell(text, example)
             with open("visits", "a") as file:
                 file.write(f"{text} {monitor.current().visit}" + chr(10))
@@ -75,6 +77,7 @@ FIRST, SECOND = {"sin2", "exp2", "tan1"}, {"sin1", "exp1"}
 @pytest.fixture(autouse=True)
 def _not_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr(hypothesis.core, "global_force_seed", None)  # with which no example is kept
 
 
 def hunt(pytester: pytest.Pytester, *arguments: str, minutes: float = 1) -> list[tuple[str, int]]:
@@ -156,6 +159,22 @@ def test_what_failed_is_tried_first_in_the_next_run_and_once_in_each(
     examples = [example for name, example in hunt(pytester) if name == "exp1"]
     assert examples[0] in failed
     assert len(examples) > 7
+
+
+def test_what_failed_and_is_rejected_since_is_no_failure(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILS", "exp1")
+    assert 11 in [example for name, example in hunt(pytester) if name == "exp1"]
+    monkeypatch.setenv("REJECTS", "exp1")
+    assert run_here(pytester, "--gradcheck-minutes=1").parseoutcomes().keys() == {"passed"}
+
+
+def test_what_has_passed_is_not_tried_again(pytester: pytest.Pytester) -> None:
+    """Hypothesis keeps the examples with the largest targets in its database, too."""
+    for _ in range(2):
+        names = [name for name, _ in hunt(pytester)]
+        assert all(names.count(name) == 1 + 7 for name in (*FIRST, *SECOND))
 
 
 def test_what_draws_nothing_has_a_share_of_the_time_alone(
