@@ -1,7 +1,7 @@
 """The order of a run with a budget: examples go round, and every operation is looked at before any is looked at again.
 
-A test of Hypothesis is visited several times, for one new example at first and for twice as many in each later round,
-until it has had those of its profile. Importing this module imports neither TensorFlow nor NumPy.
+A test of Hypothesis is visited several times, for one new example at first and later for twice as many as the last
+time, until it has had those of its profile. Importing this module imports neither TensorFlow nor NumPy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from gradcheck.hunt.running.project_operations import MARKER
 VISIT: pytest.StashKey[Visit] = pytest.StashKey()
 AT_ONCE = 2
 """A test of many operations, such as one of graphs in a mode, is visited this many times a round."""
+LOWER = 2.0
+"""A test of an order below an operation's highest one is visited once in this many rounds: the highest order's examples
+compare the lower one, too, except where the highest one is known to be wrong."""
 RARER = 1.4
 """A test of an operation in its modes, most of which take a trace, is visited once in this many rounds: about as often
 as it takes for each mode to be compared 30 times in the first round."""
@@ -45,8 +48,8 @@ def planned(items: Sequence[pytest.Item], waiting: Mapping[str, int], salt: str,
     """Return the visits to tests, for `workers` processes that take one of as many equal parts of the list each.
 
     In the first round come the operations at their highest order, among them a share of those in their modes, or of
-    what is rare, and all that draws no examples, such as records of known defects; in the second one the lower orders.
-    Of tests alike, those that have been `waiting` for longest come first, by the numbers of the last runs that finished
+    what is rare, and all that draws no examples, such as records of known defects; later the lower orders as well. Of
+    tests alike, those that have been `waiting` for longest come first, by the numbers of the last runs that finished
     them; of those that have waited as long, a `salt` decides where they draw.
     """
     highest: dict[str, int] = {}
@@ -71,14 +74,14 @@ def _turns(item: pytest.Item, highest: Mapping[str, int]) -> tuple[float, float]
     name, order, rare = _subject(item)
     if drawing(item) and not order:
         return 0.0, RAREST if rare else RARER if name else 1 / AT_ONCE
-    return float(0 < order < highest[name]), 1.0
+    return (1.0, LOWER) if 0 < order < highest[name] else (0.0, 1.0)
 
 
 def _visits(item: Any, start: float, every: float) -> Iterator[tuple[float, pytest.Item]]:
     """Yield a test's visits with the times at which they are due, in rounds."""
     number, at, left = 0, start, int(getattr(item.function, SETTINGS).max_examples)
     while left > 0:
-        examples = min(left, 2 ** max(0, int(at) - 1))
+        examples = min(left, 2 ** int(number * min(every, 1)))
         visited = copy.copy(item)
         visited.stash, visited._request = pytest.Stash(), False
         visited.stash[VISIT] = Visit(number, examples)
@@ -162,7 +165,8 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     begin(visit.number)
     new = [phase for phase in own.phases if phase is not Phase.reuse]
     unchecked = (*own.suppress_health_check, HealthCheck.filter_too_much)
-    chosen = settings(own, phases=new, max_examples=visit.examples + 1, suppress_health_check=unchecked)
+    most = visit.examples + (visit.number != 1)  # the smallest one counts where it is not passed over
+    chosen = settings(own, phases=new, max_examples=most, suppress_health_check=unchecked)
     run(chosen, _shuffled(seed, f"{item.nodeid} {visit.number}") if seed or own.derandomize else "")
 
 
