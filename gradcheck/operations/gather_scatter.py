@@ -14,7 +14,6 @@ from gradcheck.operations.language import along_axis, operation, points_last, tf
 from gradcheck.operations.shapes import alike, axes, broadcasting, nonempty_matrix, vector
 from gradcheck.operations.spec import POSITIVE, Distances, Formula, Indices, Interval, OpSpec, Shapes
 from gradcheck.operations.special_sets import (
-    COUNTED_ROWS,
     EMPTY_SEGMENT,
     LONG_SEGMENT,
     LONG_SEGMENT_NOT_REAL,
@@ -22,6 +21,7 @@ from gradcheck.operations.special_sets import (
     REPEATED_INDEX,
     TWO_ZEROS_IN_SEGMENT,
     UNEQUAL_PARTITIONS,
+    rows_in_segment,
 )
 from gradcheck.typing import Array
 
@@ -326,7 +326,7 @@ SEGMENTS = (
         "mean",
         lambda x, ids, count: tf.math.unsorted_segment_mean(x, ids, count),
         "UnsortedSegmentSum RealDiv",
-        special=COUNTED_ROWS,
+        special=(rows_in_segment(256), rows_in_segment(2048)),
     ),
     _unsorted(
         "sqrt_n", lambda x, ids, count: tf.math.unsorted_segment_sqrt_n(x, ids, count), "UnsortedSegmentSum RealDiv"

@@ -199,15 +199,16 @@ def _of_segments(holds: Callable[[Array], object]) -> Callable[..., bool]:
     return of
 
 
+def rows_in_segment(count: int) -> SpecialSet:
+    """The set of segments one of which has more than `count` rows: so many terms a sum over it has."""
+    return SpecialSet(f"more than {count} rows in a segment", _of_segments(lambda rows: rows.shape[-1] > count))
+
+
 EMPTY_SEGMENT = SpecialSet(
     "empty segment", lambda _, *, ids: np.setdiff1d(np.arange(np.max(ids, initial=0)), ids).size > 0
 )
 TWO_ZEROS_IN_SEGMENT = SpecialSet(
     "two zeros in a segment", _of_segments(lambda rows: np.any(np.count_nonzero(rows == 0, axis=-1) == 2))
-)
-COUNTED_ROWS = tuple(
-    SpecialSet(f"more than {count} rows in a segment", _of_segments(lambda rows, count=count: rows.shape[-1] > count))
-    for count in (256, 2048)
 )
 LONG_SEGMENT = SpecialSet("several rows in a segment", _of_segments(lambda rows: rows.shape[-1] > 1))
 LONG_SEGMENT_NOT_REAL = SpecialSet(
