@@ -14,6 +14,7 @@ import tensorflow as tf
 from hypothesis import event, reject
 from hypothesis import strategies as st
 
+from gradcheck.defects.graph_document import MAX_RANK
 from gradcheck.defects.region import Ancestry
 from gradcheck.graph import Graph, Input, Node, Shape
 from gradcheck.hunt import monitor
@@ -124,10 +125,14 @@ def _graph(sources: Mapping[int, Input | Node]) -> Graph:
 
 
 def is_fit(value: Array, most: int = MOST_ELEMENTS) -> bool:
-    """Whether differences can be taken of a value: not too many elements, all finite, no overflow, no underflow."""
+    """Whether a value fits into a report, and differences can be taken of it: all finite, no overflow, no underflow."""
     magnitudes = np.abs(value)
     fits = (magnitudes <= LARGEST) & ((magnitudes >= SMALLEST) | (magnitudes == 0))
-    return value.size <= most and bool(fits.all())
+    return _has_place(value.shape, most) and bool(fits.all())
+
+
+def _has_place(shape: Shape, most: int) -> bool:
+    return prod(shape) <= most and len(shape) <= MAX_RANK
 
 
 ArgumentShapes = tuple[Shape, ...]
@@ -137,10 +142,10 @@ ArgumentShapes = tuple[Shape, ...]
 def signatures(op: str, shape: Shape, most: int = MOST_ELEMENTS) -> tuple[ArgumentShapes, ...]:
     """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it.
 
-    None of them has more elements than a value of a drawn graph may have (`most`).
+    None of them has more elements than a value of a drawn graph may have (`most`), or more dimensions than a report.
     """
     offered = (tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
-    return tuple(shapes for shapes in offered if all(prod(one) <= most for one in shapes))
+    return tuple(shapes for shapes in offered if all(_has_place(one, most) for one in shapes))
 
 
 @cache

@@ -7,9 +7,11 @@ from math import prod
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.graphs import SMOOTH_MAPS, TRIED, accepts, adapters, signatures, starts
+from gradcheck.strategies.graphs import SMOOTH_MAPS, TRIED, Draft, accepts, adapters, signatures, starts
 
+from gradcheck.graph import Input
 from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.graph_json import to_json
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.spec import MOST_ELEMENTS, POSITIVE, REALS, Interval
 
@@ -53,3 +55,14 @@ def test_no_argument_is_larger_than_a_value_of_a_drawn_graph_may_be() -> None:
     ]
     assert larger  # some operations would accept more
     assert all(prod(one) <= MOST_ELEMENTS for op in larger for shapes in signatures(op, wide) for one in shapes)
+
+
+def test_no_value_has_more_dimensions_than_a_report() -> None:
+    draft = Draft()
+    node = draft.literal(Input((2,), (1.0, 2.0)))
+    while grown := draft.node("expand_dims", [node], {}):
+        node = grown
+    assert len(to_json(draft.graph(node))["nodes"]) == 7
+    shape = node.value.shape
+    assert all(accepts(op, shape, "float64") for op in ("sin", "mul"))
+    assert not any(signatures(op, (1, *shape)) for op in ("sin", "mul"))
