@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -148,8 +148,6 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.errors import Unsatisfiable
 
-    from gradcheck.hunt.running.failing_examples import FailingExamples
-
     visit, own = item.stash[VISIT], getattr(item.function, SETTINGS)
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
 
@@ -161,13 +159,37 @@ def make(item: Any, begin: Callable[[int], None], seed: str) -> None:
     if visit.number == 0 and own.database is not None:
         again = [phase for phase in own.phases if phase not in (Phase.generate, Phase.target)]
         with suppress(SkipTest):  # where none has failed
-            run(settings(own, phases=again, database=FailingExamples(own.database)))
+            run(settings(own, phases=again, database=_failing_examples(own.database)))
     begin(visit.number)
     new = [phase for phase in own.phases if phase is not Phase.reuse]
     unchecked = (*own.suppress_health_check, HealthCheck.filter_too_much)
     most = visit.examples + (visit.number != 1)  # the smallest one counts where it is not passed over
     chosen = settings(own, phases=new, max_examples=most, suppress_health_check=unchecked)
     run(chosen, _shuffled(seed, f"{item.nodeid} {visit.number}") if seed or own.derandomize else "")
+
+
+def _failing_examples(kept: Any) -> Any:
+    """Return a database without the examples that passed, which Hypothesis keeps to search for larger targets.
+
+    A test that may draw no new examples would try as many of them as a profile has examples. There is no setting for
+    it; where the name of their key is another, a test says so.
+    """
+    from hypothesis.database import ExampleDatabase
+
+    class FailingExamples(ExampleDatabase):
+        def fetch(self, key: bytes) -> Iterable[bytes]:
+            return () if key.endswith(b".pareto") else kept.fetch(key)
+
+        def save(self, key: bytes, value: bytes) -> None:
+            kept.save(key, value)
+
+        def delete(self, key: bytes, value: bytes) -> None:
+            kept.delete(key, value)
+
+        def move(self, src: bytes, dest: bytes, value: bytes) -> None:
+            kept.move(src, dest, value)
+
+    return FailingExamples()
 
 
 @contextmanager
