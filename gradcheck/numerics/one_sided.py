@@ -411,3 +411,35 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
             slope = float(np.median(slopes))
             return slope, max(float(np.abs(slopes - slope).max()), step / (2.0 * reach))
     return None
+
+
+def wide_slope_of_tilted(
+    f: Callable[[Array], Array], x: Array, direction: Array, start: float, tilt: float, noise: float
+) -> tuple[float, float] | None:
+    """As `wide_slope`, of a staircase whose stairs have a slope: half the rise from -t to t, less `tilt` * t, is flat.
+
+    That leaves out the curvature of the stairs. Up to t = `start` it is at most `noise`; None where it does not end
+    abruptly, as where f is smooth or has a kink nearby.
+    """
+
+    def stairs(spans: Array) -> Array:
+        moves = spans[:, None] * direction
+        right, left = f(np.concatenate([x + moves, x - moves])).reshape(2, -1)
+        return np.asarray((right - left) / 2 - tilt * spans)
+
+    spans = start * WIDENING ** np.arange(1.0, WIDEST)
+    for span in spans:
+        (step,) = np.abs(stairs(np.array([span])))
+        if not step <= noise:
+            break
+    # What is left of a smooth function grows by the third or fifth power of the span.
+    if not noise * WIDENING**6 < step < np.inf:
+        return None
+    wider = span * WIDENING * ODD_SPANS
+    values, aside = stairs(wider), stairs(wider + ASIDE * start)
+    # A kink nearby adds more than this share of a step along the way.
+    if not np.mean(np.abs(aside - values) <= ASIDE / WIDENING**2 * step) >= 0.5:
+        return None
+    slopes = values / wider
+    slope = float(np.median(slopes))
+    return tilt + slope, max(float(np.abs(slopes - slope).max()), float(step) / float(span * WIDENING))

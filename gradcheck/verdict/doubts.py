@@ -23,10 +23,11 @@ from gradcheck.numerics.one_sided import (
     interval,
     subgradient_allows,
     wide_slope,
+    wide_slope_of_tilted,
 )
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.numerics.reach import hidden_transition, stepped_over
-from gradcheck.numerics.rounding import lattice, rounding_of
+from gradcheck.numerics.rounding import PROMISE, lattice, rounding_of
 from gradcheck.numerics.sampling import CONFIRM, EPS64, Sample, Stencil
 from gradcheck.problem.problem import Problem
 from gradcheck.result import Kind, Reason, Verdict
@@ -225,18 +226,24 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Array:
 
 
 def staircase(comparison: Comparison, evidence: Evidence) -> Array:
-    """Doubt differences where the quantity is constant around the point, and autodiff's slope is that of a wide step.
+    """Doubt differences where the quantity is straight around the point, and autodiff's slope is that of a wide step.
 
-    Such a staircase is any gradient that is computed from a value near one, as y (1 - y), for its own differences.
+    Such a staircase is any gradient that is computed from a value near one, as y (1 - y), for its own differences. It
+    is flat, or tilted where other coordinates move it, too.
     """
     sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.lines.problem.point
-    flat = _flat_steps(sample)
-    suspects = comparison.where(Verdict.MISMATCH) & (flat >= FLAT) & np.isfinite(comparison.autodiff)
+    flat, (straight, noise) = _flat_steps(sample), _straight_steps(sample, comparison)
+    suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff)
     stairs = np.zeros(suspects.shape, bool)
-    for line, column in zip(*np.nonzero(suspects), strict=True):
-        start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
-        wide = wide_slope(partial(_column, evidence.lines, int(column)), point, directions[line], start)
-        stairs[line, column] = wide is not None and abs(wide[0] - comparison.autodiff[line, column]) <= wide[1]
+    for place in zip(*np.nonzero(suspects & (np.maximum(flat, straight) >= FLAT)), strict=True):
+        f, x, direction = partial(_column, evidence.lines, int(place[1])), point, directions[place[0]]
+        steps = sample.step[place[0]] * sample.stencil.steps
+        if flat[place] >= FLAT:
+            wide = wide_slope(f, x, direction, float(steps[-flat[place]]))
+        else:
+            slope = comparison.difference[place]
+            wide = wide_slope_of_tilted(f, x, direction, float(steps[-straight[place]]), slope, noise[place])
+        stairs[place] = wide is not None and abs(wide[0] - comparison.autodiff[place]) <= wide[1]
     return stairs
 
 
@@ -545,3 +552,13 @@ def _flat_steps(sample: Sample) -> Array:
     centre = sample.values[:, :1]
     same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
     return np.asarray(np.logical_and.accumulate(same, axis=1).sum(axis=1))
+
+
+def _straight_steps(sample: Sample, comparison: Comparison) -> tuple[Array, Array]:
+    """Number (k, c) of finest steps on which the values rise by the estimated slope, and their noise (k, c)."""
+    size = np.abs(sample.values[:, 0]) + sample.magnitude[:, None] * np.abs(comparison.difference)
+    noise = EXCLUSION * PROMISE * sample.eps * size
+    steps = (sample.step[:, None] * sample.stencil.steps)[:, :, None]
+    off = np.abs((sample.right - sample.left) / 2 - steps * comparison.difference[:, None])
+    straight = (off <= noise[:, None])[:, ::-1]
+    return np.logical_and.accumulate(straight, axis=1).sum(axis=1), np.asarray(noise)

@@ -40,6 +40,29 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
+def test_the_slope_of_one_tilted_stair_is_no_mismatch() -> None:
+    """A focal loss takes the root of 1 - p, which for p = 1 - 2e-12 has 13 bits; other inputs move its gradient, too.
+
+    The second derivative was computed with mpmath from the same formulas, with 120 digits.
+    """
+    stairs = graph(
+        [[[1e-12, 0.5, 0.073]]],
+        Node.of("keras_binary_focal_crossentropy_of_soft_labels", 0, 0, gamma=0.5, smoothing=0.0),
+        Node.of("selu", 1),
+        Node.of("multiply_no_nan", 2, 1),
+        Node.of("numpy_logaddexp", 3, 3),
+        Node.of("cos", 4),
+        Node.of("log", 5),
+        Node.of("atan", 6),
+    )
+    problem = GraphProblem.evaluated(stairs)
+    right = [-0.00443810399867498, 0.209322171776956, -0.0249889185815254]
+    np.testing.assert_allclose(problem.products(np.ones(1), problem.direction[None, :]).values[0], right, rtol=1e-4)
+    assert trial.run(stairs, (2,)).result.orders[2].verdict == Verdict.INCONCLUSIVE
+    with planted(["Cos"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
+        assert trial.run(stairs, (2,)).result.orders[2].verdict == Verdict.MISMATCH
+
+
 def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.MonkeyPatch) -> None:
     """elu has a first derivative at 0 and no second one; the differences of the whole graph are off by a hundredth."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gradcheck.numerics.one_sided import constant, wide_slope
+from gradcheck.numerics.one_sided import constant, wide_slope, wide_slope_of_tilted
 from gradcheck.numerics.sampling import sample
 
 Array = np.ndarray[Any, Any]
@@ -44,6 +45,25 @@ def test_staircases_have_the_slope_of_what_was_meant(name: str, slope: float) ->
     value, spread = found
     assert abs(value - slope) <= spread
     assert spread <= 0.3 * abs(slope)
+
+
+@pytest.mark.parametrize("height", [1e-3, 1e-6])
+def test_so_have_stairs_that_are_tilted(height: float) -> None:
+    def stairs(p: Array) -> Array:
+        return 5.0 * p[:, 0] + height * np.round(3.0 * p[:, 0] / height) + p[:, 0] ** 2
+
+    found = wide_slope_of_tilted(stairs, np.zeros(1), ONE, height / 100, 5.0, 1e-15)
+    assert found is not None
+    assert abs(found[0] - 8.0) <= found[1] < 1.0
+
+
+@pytest.mark.parametrize(
+    "smooth",
+    [np.sin, lambda x: np.sin(x) + 3.0 * np.maximum(x - 3e-5, 0.0), lambda x: np.sin(x) + 3.0 * np.abs(x**2 - 1e-9)],
+    ids=["smooth", "a kink nearby", "two kinks"],
+)
+def test_what_is_smooth_or_kinked_beyond_a_straight_piece_has_no_stairs(smooth: Callable[[Array], Array]) -> None:
+    assert wide_slope_of_tilted(lambda p: smooth(p[:, 0]), np.zeros(1), ONE, 2e-5, 1.0, 1e-14) is None
 
 
 def test_close_to_the_edge_of_the_domain_fewer_steps_have_to_do() -> None:
