@@ -419,7 +419,7 @@ def wide_slope_of_tilted(
     """As `wide_slope`, of a staircase whose stairs have a slope: half the rise from -t to t, less `tilt` * t, is flat.
 
     That leaves out the curvature of the stairs. Up to t = `start` it is at most `noise`; None where it does not end
-    abruptly, as where f is smooth or has a kink nearby.
+    abruptly, as where f is smooth or has a kink nearby, and where no other stairs follow.
     """
 
     def stairs(spans: Array) -> Array:
@@ -442,4 +442,5 @@ def wide_slope_of_tilted(
         return None
     slopes = values / wider
     slope = float(np.median(slopes))
-    return tilt + slope, max(float(np.abs(slopes - slope).max()), float(step) / float(span * WIDENING))
+    spread = max(float(np.abs(slopes - slope).max()), float(step) / float(span * WIDENING))
+    return (tilt + slope, spread) if 2 * spread <= abs(slope) else None  # else it is a single jump nearby

@@ -59,10 +59,15 @@ def test_so_have_stairs_that_are_tilted(height: float) -> None:
 
 @pytest.mark.parametrize(
     "smooth",
-    [np.sin, lambda x: np.sin(x) + 3.0 * np.maximum(x - 3e-5, 0.0), lambda x: np.sin(x) + 3.0 * np.abs(x**2 - 1e-9)],
-    ids=["smooth", "a kink nearby", "two kinks"],
+    [
+        np.sin,
+        lambda x: np.sin(x) + 3.0 * np.maximum(x - 3e-5, 0.0),
+        lambda x: np.sin(x) + 3.0 * np.abs(x**2 - 1e-9),
+        lambda x: np.sin(x) + (x > 3e-5),
+    ],
+    ids=["smooth", "a kink nearby", "two kinks", "a jump nearby"],
 )
-def test_what_is_smooth_or_kinked_beyond_a_straight_piece_has_no_stairs(smooth: Callable[[Array], Array]) -> None:
+def test_what_is_smooth_kinked_or_jumps_beyond_a_straight_piece_has_no_stairs(smooth: Callable[[Array], Array]) -> None:
     assert wide_slope_of_tilted(lambda p: smooth(p[:, 0]), np.zeros(1), ONE, 2e-5, 1.0, 1e-14) is None
 
 
