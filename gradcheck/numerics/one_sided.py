@@ -407,9 +407,7 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
         if np.isfinite([right, left]).all():
             if np.mean(both_ways(reach * ODD_SPANS + ASIDE * start) == [right, left]) < 0.5:
                 return None
-            slopes = (right - left) / (2.0 * reach * ODD_SPANS)
-            slope = float(np.median(slopes))
-            return slope, max(float(np.abs(slopes - slope).max()), step / (2.0 * reach))
+            return _median((right - left) / (2.0 * reach * ODD_SPANS), step / (2.0 * reach))
     return None
 
 
@@ -440,7 +438,11 @@ def wide_slope_of_tilted(
     # A kink nearby adds more than this share of a step along the way.
     if not np.mean(np.abs(aside - values) <= ASIDE / WIDENING**2 * step) >= 0.5:
         return None
-    slopes = values / wider
-    slope = float(np.median(slopes))
-    spread = max(float(np.abs(slopes - slope).max()), float(step) / float(span * WIDENING))
+    slope, spread = _median(values / wider, float(step / (span * WIDENING)))
     return (tilt + slope, spread) if 2 * spread <= abs(slope) else None  # else it is a single jump nearby
+
+
+def _median(slopes: Array, least: float) -> tuple[float, float]:
+    """The median of slopes, and their largest deviation from it, which is at `least` so much."""
+    slope = float(np.median(slopes))
+    return slope, max(float(np.abs(slopes - slope).max()), least)

@@ -550,8 +550,7 @@ def _column(lines: Lines, column: int, points: Array) -> Array:
 def _flat_steps(sample: Sample) -> Array:
     """Number (k, c) of finest steps on which the values at both sides equal the one at the point."""
     centre = sample.values[:, :1]
-    same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
-    return np.asarray(np.logical_and.accumulate(same, axis=1).sum(axis=1))
+    return _finest_steps((sample.left == centre) & (sample.right == centre))
 
 
 def _straight_steps(sample: Sample, comparison: Comparison) -> tuple[Array, Array]:
@@ -560,5 +559,9 @@ def _straight_steps(sample: Sample, comparison: Comparison) -> tuple[Array, Arra
     noise = EXCLUSION * PROMISE * sample.eps * size
     steps = (sample.step[:, None] * sample.stencil.steps)[:, :, None]
     off = np.abs((sample.right - sample.left) / 2 - steps * comparison.difference[:, None])
-    straight = (off <= noise[:, None])[:, ::-1]
-    return np.logical_and.accumulate(straight, axis=1).sum(axis=1), np.asarray(noise)
+    return _finest_steps(off <= noise[:, None]), np.asarray(noise)
+
+
+def _finest_steps(holds: Array) -> Array:
+    """Number (k, c) of finest steps, the last of (k, steps, c), on all of which something holds."""
+    return np.asarray(np.logical_and.accumulate(holds[:, ::-1], axis=1).sum(axis=1))
