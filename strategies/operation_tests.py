@@ -29,7 +29,7 @@ from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.registry import REGISTERED, OperationError
 
 from . import profiles
-from .graphs import graphs
+from .graphs import graphs, limits
 
 NAME = "gradcheck"
 TIMES = 5
@@ -104,7 +104,7 @@ def tests(
     @given(data=st.data())
     def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
         with drawing(operation, order, gradcheck_coverage):
-            most = data.draw(st.sampled_from(MOST_NODES))
+            most = data.draw(limits(*MOST_NODES))
             drawn = graphs(
                 containing=operation, operations=_with(operation), order=order, max_nodes=most, known=known.excludes
             )
