@@ -138,6 +138,7 @@ def test_records_of_complex_numbers_are_for_those() -> None:
         ("dawsn-negative-order1", tf.math.special.dawsn, [[1e5]], "Dawsn", None),
         ("dawsn-negative-order1", tf.math.special.dawsn, [[2.0]], "Dawsn", False),
         ("bessel_i0e-large-order2", tf.math.bessel_i0e, [[1e5]], "BesselI0e", None),
+        ("bessel_k0e-large-order1", tf.math.special.bessel_k0e, [[1e5]], "BesselK0e", None),
         ("cumprod-zero-order1", tf.math.cumprod, [[0.0, 2.0]], "Cumprod", True),
     ],
 )
