@@ -1,8 +1,9 @@
 """From a trial to a finding: the culprit, the elements as the trial compared them, nodes, the step-size curve.
 
-The culprit of a failing graph is the first node whose own derivative is wrong at its actual arguments. If every node is
-right by itself, it is the first that is wrong when a node is added behind it, or else the node with which the graph
-becomes wrong: some derivatives fail only in combination.
+The culprit of a failing graph is the first node whose own derivative is wrong at its actual arguments. If no node is
+wrong by itself, it is the first that is wrong when a node is added behind it. Else some derivatives fail only in
+combination: it is the node with which the graph becomes wrong, or the first one up to it that has lost too many digits
+to be judged by itself, while all others are right.
 
 No verdict is decided here. What cannot be computed is left out; the finding is kept.
 """
@@ -30,7 +31,7 @@ from gradcheck.numerics.difference import difference_quotient
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.special_sets import describe
-from gradcheck.result import Kind, Verdict
+from gradcheck.result import Kind, Reason, Verdict
 from gradcheck.step_curve import StepCurve
 from gradcheck.typing import Array
 
@@ -42,6 +43,8 @@ RATIO, STEPS = 2.0, 44
 FACTOR = 1.5
 MOST = 256
 """The most elements in a report: the first ones that were compared."""
+LOST_DIGITS = {Reason.ILL_CONDITIONED, Reason.TOO_COARSE}
+"""The reasons for which a node's own derivative may be wrong and is not seen to be."""
 
 
 def squared(graph: Graph) -> Graph:
@@ -69,16 +72,19 @@ def tried(graph: Graph, order: int) -> tuple[Graph, ...]:
 
 
 def blame(
-    graph: Graph, values: Sequence[Array], order: int, is_wrong: Callable[[Graph, Sequence[int]], bool]
+    graph: Graph, values: Sequence[Array], order: int, is_wrong: Callable[[Graph, Sequence[int]], bool | None]
 ) -> int | None:
     """The first position whose node is wrong alone, else when extended (`tried`), else up to which the graph is wrong.
 
-    None if nothing is wrong. `is_wrong` takes a graph to try, and the positions of its first nodes in the whole graph.
+    In the last case the first undecided node up to there takes its place. None if nothing is wrong. `is_wrong` takes a
+    graph to try, and the positions of its first nodes in the whole graph; None: it has lost too many digits to tell.
     """
     positions = [position for position, _ in graph.positions()]
     nodes = {position: alone(graph, position, values) for position in positions}
+    by_itself = {}
     for position, node in nodes.items():
-        if is_wrong(node, [position]):
+        by_itself[position] = is_wrong(node, [position])
+        if by_itself[position]:
             return position
     for position, node in nodes.items():
         if any(is_wrong(more, [position]) for more in tried(node, order)[1:]):
@@ -87,7 +93,7 @@ def blame(
         part = Graph(graph.inputs, graph.nodes[: position + 1 - len(graph.inputs)]).pruned()
         places = sorted(graph.ancestors(position).intersection(positions))
         if any(is_wrong(one, places) for one in tried(part, order)):
-            return position
+            return next((place for place in places if by_itself[place] is None), position)
     return None
 
 
@@ -97,8 +103,11 @@ def culprit(graph: Graph, order: int, check: NodeTrials = trial.run, *, weights:
     `weights` are those of the graph's own trial.
     """
 
-    def is_wrong(part: Graph, places: Sequence[int]) -> bool:
-        return tells_wrong(graph, order, check(part, (order,)), places, weights)
+    def is_wrong(part: Graph, places: Sequence[int]) -> bool | None:
+        checked = check(part, (order,))
+        if checked.result.verdict == Verdict.INCONCLUSIVE and LOST_DIGITS & {*checked.result.orders[order].reasons}:
+            return None
+        return tells_wrong(graph, order, checked, places, weights)
 
     return blame(graph, values_of(graph), order, is_wrong)
 

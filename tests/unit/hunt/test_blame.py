@@ -77,6 +77,16 @@ def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.Mon
     assert second.autodiff == 0.0
 
 
+def test_a_node_that_cannot_be_judged_by_itself_is_the_culprit_where_all_others_are_right() -> None:
+    """A derivative of 1e-22 is not seen beside an argument of 5e14, but is behind a factor of that size."""
+    inputs = Input((1,), (521000000000000.0,)), Input((1,), (5210000000000000.0,))
+    found = found_in(Graph(inputs, (Node.of("bessel_i0e", 0), Node.of("mul", 1, 2))))
+    assert [node.verdict for node in found.nodes] == ["inconclusive", "agree"]
+    assert found.culprit == "bessel_i0e"
+    page = " ".join(finding_page(found).split())
+    assert "in the culprit, which has lost too many digits to be judged by itself" in page
+
+
 def test_at_second_order_a_linear_node_is_shown_with_its_square_behind() -> None:
     graph = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
     (check,) = node_checks(graph, 2, node_trials(PLAIN))

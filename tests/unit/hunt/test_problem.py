@@ -170,6 +170,19 @@ def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
     assert asked == [[2], [3], [4], [2], [2, 3]]
 
 
+def test_blame_names_the_node_that_nobody_can_judge_by_itself_where_only_the_whole_is_wrong() -> None:
+    def blamed(undecided: str, wrong: str = "") -> int | None:
+        def is_wrong(graph: Graph, _: Any) -> bool | None:
+            alone = graph.nodes[0].op if len(graph.nodes) == 1 else ""
+            return None if alone == undecided else alone in ("", wrong)
+
+        return blame(GRAPH, values_of(GRAPH), 1, is_wrong)
+
+    assert blamed("sin") == 2
+    assert blamed("mul", "mul") == blamed("nothing") == 3
+    assert blamed("sin", "mul") == 3
+
+
 def test_blame_asks_every_node_by_itself_before_it_puts_anything_behind_one() -> None:
     def is_wrong(graph: Graph, _: Any) -> bool:
         return [node.op for node in graph.nodes] in (["sin", "square"], ["mul"])
