@@ -22,7 +22,7 @@ from gradcheck.strategies.graphs import (
     large_signatures,
     large_starts,
 )
-from hypothesis import HealthCheck, find, given, seed, settings
+from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis.errors import NoSuchExample
 
 from gradcheck.defects.region import COMPLEX
@@ -51,7 +51,9 @@ def drawn_with(op: str) -> Any:
 
 @cache
 def found(op: str, condition: Callable[[Graph], bool] = is_large) -> Graph:
-    few = settings(max_examples=500, database=None, suppress_health_check=[HealthCheck.too_slow])
+    few = settings(
+        max_examples=500, database=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow]
+    )
     for number in range(4):  # of one seed, Hypothesis may miss a number
         with suppress(NoSuchExample):
             return find(drawn_with(op), condition, settings=few, random=Random(number))
