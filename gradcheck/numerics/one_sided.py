@@ -381,10 +381,10 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
 
     `f` maps points (p, n) to values (p,). A function that loses digits or rounds changes in steps; once the span holds
     several steps, its slope is that of the underlying function. Returns the median over five spans without a common
-    divisor, and their largest deviation, at least one step over the span. Returns None where f is still constant on a
-    side after 24 widenings by 4 (a flat piece, such as relu left of 0), where it has no stairs (such as a soft
-    threshold, which slopes on both sides), or where it is not finite; close to the edge of its domain fewer steps have
-    to suffice.
+    divisor, and their largest deviation, at least one step over the span; beside a kink on the flat piece, such as that
+    of selu at -1e-17, up to the slopes of both sides. Returns None where f is still constant on a side after 24
+    widenings by 4 (a flat piece, such as relu left of 0), where it has no stairs (such as a soft threshold, which
+    slopes on both sides), or where it is not finite; close to the edge of its domain fewer steps have to suffice.
     """
 
     def both_ways(spans: Array) -> Array:
@@ -407,7 +407,9 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
         if np.isfinite([right, left]).all():
             if np.mean(both_ways(reach * ODD_SPANS + ASIDE * start) == [right, left]) < 0.5:
                 return None
-            return _median((right - left) / (2.0 * reach * ODD_SPANS), step / (2.0 * reach))
+            slope, spread = _median((right - left) / (2.0 * reach * ODD_SPANS), step / (2.0 * reach))
+            kink = abs(float(np.median((right + left - 2.0 * centre) / (2.0 * reach * ODD_SPANS))))
+            return slope, spread + kink * (kink > spread)
     return None
 
 

@@ -54,3 +54,15 @@ def test_a_wrong_second_derivative_there_is_found(factor: float) -> None:
     points = slices.sliced(np.random.default_rng(4).uniform(-33.0, -28.0, 12), slices.every(6))
     verdicts = [check(elu, x, order=2).orders[2].verdict for x in points]
     assert sum(verdict == "mismatch" for verdict in verdicts) >= len(points) / 2
+
+
+@pytest.mark.parametrize("x", [-1.37e-16, -1e-17])
+def test_a_kink_within_a_rounding_of_one_is_no_zero_slope(x: float) -> None:
+    """There tf.nn.selu is 1.76 (exp(x) - 1) = 0, and 1.05 x on the other side, where it has stairs no more."""
+
+    @tf.custom_gradient
+    def thrice(x: Any) -> Any:
+        return tf.nn.selu(x), lambda upstream: 3.0 * upstream
+
+    assert check(tf.nn.selu, x).verdict == "inconclusive"
+    assert check(thrice, x).verdict == "mismatch"

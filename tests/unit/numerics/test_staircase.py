@@ -47,6 +47,19 @@ def test_staircases_have_the_slope_of_what_was_meant(name: str, slope: float) ->
     assert spread <= 0.3 * abs(slope)
 
 
+@pytest.mark.parametrize(("left", "right"), [(3.0, 1.0), (-1.0, 1.0), (0.5, 2.0)])
+def test_beside_a_kink_on_the_flat_piece_the_slopes_of_both_sides_are_possible(left: float, right: float) -> None:
+    def stairs_and_a_slope(p: Array) -> Array:
+        x = p[:, 0]
+        return np.where(x > 0, right * x, left * np.round(x))
+
+    found = wide_slope(stairs_and_a_slope, np.array([-0.2]), ONE, 0.01)
+    assert found is not None
+    value, spread = found
+    assert all(abs(value - slope) <= spread for slope in (left, right))
+    assert spread < abs(left - right)
+
+
 @pytest.mark.parametrize("height", [1e-3, 1e-6])
 def test_so_have_stairs_that_are_tilted(height: float) -> None:
     def stairs(p: Array) -> Array:
