@@ -58,7 +58,7 @@ def test_a_wrong_second_derivative_there_is_found(factor: float) -> None:
 
 @pytest.mark.parametrize("x", [-1.37e-16, -1e-17])
 def test_a_kink_within_a_rounding_of_one_is_no_zero_slope(x: float) -> None:
-    """There tf.nn.selu is 1.76 (exp(x) - 1) = 0, and 1.05 x on the other side, where it has stairs no more."""
+    """There tf.nn.selu is 1.76 (exp(x) - 1) = 0, and 1.05 x on the other side, which has no stairs."""
 
     @tf.custom_gradient
     def thrice(x: Any) -> Any:
