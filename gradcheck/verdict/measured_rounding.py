@@ -33,8 +33,8 @@ Settled = Callable[[Sample], bool]
 """Whether autodiff's values agree with a sample's estimates, or are too far off for rounding to be the cause."""
 
 POINTS = 4
-"""Number of perturbed points. After the first, no more are tried if every value that is off is grossly off compared
-with its change there."""
+"""Number of perturbed points. After FIRST_DRAWS, no more are tried if every value that is off is grossly off compared
+with its changes there."""
 
 NEXT = 64.0
 """Distance of the neighbours, in units in the last place."""
@@ -223,13 +223,13 @@ class OwnRounding:
     def moved(self, outside: Array) -> Array:
         """Return how far the values move when everything moves by one unit in the last place.
 
-        The first draw is enough if its changes are small compared with the distances (`outside`) of all values that are
-        off. If all of these are infinite, nothing is drawn.
+        The first draws are enough if their changes are small compared with the distances (`outside`) of all values that
+        are off; a single one may be off alike by chance. If all of these are infinite, nothing is drawn.
         """
         off = outside > EXCLUSION * self.granted
         if off.any() and np.isinf(outside[off]).all():
             return np.zeros(off.shape)
-        few = self._change(self.around.ulps.first(1))
+        few = self._change(self.around.ulps.first(FIRST_DRAWS if off.any() else 1))
         moved = np.where(few > 0, few, np.max(few, initial=0.0))  # a value that stayed might move as far as another
         far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()

@@ -84,6 +84,15 @@ def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.Monkey
         assert trial.run(bent, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+@pytest.mark.parametrize("x", [9.812269990698807e-17, -1.1126615928650171e-17, 1.666784540411076e-17])
+def test_rounding_that_takes_few_values_may_be_off_twice_alike(x: float) -> None:
+    """The second derivative of x / |x| is zero; autodiff gives multiples of 4, some of them in one draw of ten."""
+    sign = graph([[x]], Node.of("normalize", 0, axis=-1, which=0))
+    assert trial.run(sign).result.verdict != Verdict.MISMATCH
+    with planted(["Sqrt"], lambda right: lambda op, upstream: 1.5 * right(op, upstream)):
+        assert trial.run(sign).result.verdict == Verdict.MISMATCH
+
+
 def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> None:
     """TensorFlow's fresnel_sin is 1/2 beyond 36974: its correct derivative does not show in the values."""
     stuck = graph([[3.3, -0.97, 1e5]], Node.of("rgb_to_yuv", 0), Node.of("fresnel_sin", 1), Node.of("square", 2))

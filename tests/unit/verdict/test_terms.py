@@ -89,7 +89,7 @@ def test_a_residue_of_large_terms_is_rounding(residue: float, verdict: Verdict) 
     assert found.allowed >= (residue if verdict == AGREE else 0)
 
 
-@pytest.mark.parametrize(("off", "draws"), [(1.0, 1), (1e-9, 4), (0.0, 1)], ids=["far", "near", "inside"])
+@pytest.mark.parametrize(("off", "draws"), [(1.0, 2), (1e-9, 4), (0.0, 1)], ids=["far", "near", "inside"])
 def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> None:
     taken = []
 
@@ -101,6 +101,13 @@ def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> N
     own = OwnRounding(Neighbourhood(problem, derivative), ONE, 1e-16 * ONE)
     assert own.moved(off * ONE) == pytest.approx(draws * 1e-12, rel=1e-3)
     assert len(taken) == draws
+
+
+def test_one_value_that_is_off_alike_by_chance_does_not_show_how_far_rounding_moves() -> None:
+    values = iter((-4.0 + 2.0**-50, 28.0, -16.0, 32.0))
+    problem: Any = SimpleNamespace(in_float64=None, point=np.zeros(1), precision=2.0**-53, perturbed=lambda _: problem)
+    own = OwnRounding(Neighbourhood(problem, lambda *_: next(values) * ONE), -4.0 * ONE, 4e-15 * ONE)
+    assert own.moved(3.6 * ONE) == 36.0
 
 
 @pytest.mark.parametrize(
