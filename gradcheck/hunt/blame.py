@@ -1,9 +1,9 @@
 """From a trial to a finding: the culprit, the elements as the trial compared them, nodes, the step-size curve.
 
 The culprit of a failing graph is the first node whose own derivative is wrong at its actual arguments. If no node is
-wrong by itself, it is the first that is wrong when a node is added behind it. Else some derivatives fail only in
-combination: it is the node with which the graph becomes wrong, or the first one up to it that has lost too many digits
-to be judged by itself, while all others are right.
+wrong by itself, it is the first that is wrong when a node is added behind it. Else it is the node with which the graph
+becomes wrong, since some derivatives fail only in combination; but where a node up to there has lost too many digits to
+be judged by itself, the first such node.
 
 No verdict is decided here. What cannot be computed is left out; the finding is kept.
 """

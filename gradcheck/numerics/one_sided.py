@@ -409,7 +409,7 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
                 return None
             slope, spread = _median((right - left) / (2.0 * reach * ODD_SPANS), step / (2.0 * reach))
             kink = abs(float(np.median((right + left - 2.0 * centre) / (2.0 * reach * ODD_SPANS))))
-            return slope, spread + kink * (kink > spread)
+            return slope, spread + kink if kink > spread else spread
     return None
 
 
