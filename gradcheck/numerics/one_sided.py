@@ -403,12 +403,13 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
         return None
     step = float(np.abs(ends - centre).max())
     for reach in (span * WIDENING, span):
-        right, left = both_ways(reach * ODD_SPANS)
+        spans = reach * ODD_SPANS
+        right, left = both_ways(spans)
         if np.isfinite([right, left]).all():
-            if np.mean(both_ways(reach * ODD_SPANS + ASIDE * start) == [right, left]) < 0.5:
+            if np.mean(both_ways(spans + ASIDE * start) == [right, left]) < 0.5:
                 return None
-            slope, spread = _median((right - left) / (2.0 * reach * ODD_SPANS), step / (2.0 * reach))
-            kink = abs(float(np.median((right + left - 2.0 * centre) / (2.0 * reach * ODD_SPANS))))
+            slope, spread = _median((right - left) / (2.0 * spans), step / (2.0 * reach))
+            kink = abs(float(np.median((right + left - 2.0 * centre) / (2.0 * spans))))
             return slope, spread + kink if kink > spread else spread
     return None
 
