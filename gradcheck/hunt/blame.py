@@ -23,7 +23,7 @@ from gradcheck.graph import Graph, Node, alone, coordinates_of, literal, split_c
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.environment import current
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck
+from gradcheck.hunt.finding import LOST_DIGITS, ElementCheck, GraphFinding, NodeCheck
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.hunt.trial import Trial
@@ -31,7 +31,7 @@ from gradcheck.numerics.difference import difference_quotient
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.operations.catalogue import CATALOGUE
 from gradcheck.operations.special_sets import describe
-from gradcheck.result import Kind, Reason, Verdict
+from gradcheck.result import Kind, Verdict
 from gradcheck.step_curve import StepCurve
 from gradcheck.typing import Array
 
@@ -43,8 +43,6 @@ RATIO, STEPS = 2.0, 44
 FACTOR = 1.5
 MOST = 256
 """The most elements in a report: the first ones that were compared."""
-LOST_DIGITS = {Reason.ILL_CONDITIONED, Reason.TOO_COARSE}
-"""The reasons for which a node's own derivative may be wrong and is not seen to be."""
 
 
 def squared(graph: Graph) -> Graph:

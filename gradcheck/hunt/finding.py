@@ -17,11 +17,13 @@ from gradcheck.graph import Graph, Input
 from gradcheck.hunt.confirmation import Confirmation
 from gradcheck.hunt.environment import Environment
 from gradcheck.hunt.script import to_python
-from gradcheck.result import Finding, Kind, Verdict
+from gradcheck.result import Finding, Kind, Reason, Verdict
 from gradcheck.step_curve import StepCurve
 
 EAGER_TAPE = "an eager tape"
 """Begins what a finding in another mode says of the plain one, at the end of its reason."""
+LOST_DIGITS = {Reason.ILL_CONDITIONED, Reason.TOO_COARSE}
+"""The reasons for which a node's own derivative may be wrong and is not seen to be."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class NodeCheck:
     difference: float | None = None
     bound: float | None = None
     detail: str = ""
+
+    @property
+    def lost_digits(self) -> bool:
+        """Whether it is inconclusive, since too many digits are lost to judge it."""
+        return self.verdict == Verdict.INCONCLUSIVE and not LOST_DIGITS.isdisjoint(self.detail.split(", "))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,9 @@ def test_a_node_that_cannot_be_judged_by_itself_is_the_culprit_where_all_others_
     assert found.culprit == "bessel_i0e"
     page = " ".join(finding_page(found).split())
     assert "in the culprit, which has lost too many digits to be judged by itself" in page
+    first, *others = found.nodes
+    at_a_kink = replace(found, nodes=(replace(first, detail="kink of higher order"), *others))
+    assert "in the culprit" not in finding_page(at_a_kink)
 
 
 def test_at_second_order_a_linear_node_is_shown_with_its_square_behind() -> None:
